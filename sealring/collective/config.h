@@ -48,6 +48,7 @@ struct Environment {
   std::string job_key_file;
   std::optional<Suite> suite;
   std::string socket_ifname, port_range;
+  std::uint16_t port_min = 0, port_max = 0;  ///< port_range parsed; 0: any port
   std::optional<double> timeout_s;
   OnError on_error = OnError::exit;
   bool blocking_wait = false, require = false, allow_mixed = false, harden = false;
