@@ -1,0 +1,15 @@
+// Stands in for device/cuda/ where no nvcc was found: a full product for CPU ranks.
+#include "sealring/device/backend.h"
+
+namespace sealring {
+
+bool cuda_built() noexcept { return false; }
+
+unsigned cuda_device_count() noexcept { return 0; }
+
+Result<std::unique_ptr<BulkCipher>> make_cuda_bulk_cipher(unsigned) {
+  return fail(Code::gpu_absent, "device.cuda", "this build has no CUDA code",
+              "build again with nvcc in PATH, or use CPU tensors");
+}
+
+}  // namespace sealring
