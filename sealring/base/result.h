@@ -35,7 +35,7 @@ namespace internal {
 template <class... Values>
 std::string check_values(const Values&... values) {
   std::ostringstream out;
-  const char* separator = "";
+  [[maybe_unused]] const char* separator = "";
   ((out << separator << values, separator = " "), ...);
   return out.str();
 }

@@ -99,12 +99,14 @@ class Communicator {
 /// Whole life of a rank in a job: handshake, connections, control plane, all groups.
 class Session {
  public:
-  /// Runs the handshake over `store` and connects. `prefix` separates jobs in one store.
+  /// Runs the handshake over `store` and connects. `prefix` separates jobs in one store. `cipher`: the device's; null
+  /// means make_cpu_bulk_cipher().
   ///
   /// Errors: 1xx, 2xx..5xx ("no key was released"), TIMEOUT naming the missing ranks. Every other rank gets a note.
   static Result<std::shared_ptr<Session>> connect(const CommConfig& config, Identity identity,
                                                   std::unique_ptr<Transport> transport, std::shared_ptr<Store> store,
-                                                  const std::string& prefix);
+                                                  const std::string& prefix,
+                                                  std::shared_ptr<BulkCipher> cipher = nullptr);
   virtual ~Session() = default;
   virtual std::shared_ptr<Communicator> world() = 0;
   /// Collective over `members` (ascending global ranks that hold me). `store`/`prefix` carry the exchange; a prefix is

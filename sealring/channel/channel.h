@@ -1,0 +1,156 @@
+// Channel: one group's sealed exchange. Session keys, numbers, the device's cipher and the transport meet here, and
+// only here.
+//
+// A caller (the executor) says what an op is, reserves its numbers with begin(), then moves memory with exchange(),
+// step by step. Plaintext goes in, plaintext comes out; what the transport sees is ciphertext||tag.
+//
+// Flow of one segment: user memory -> [scale] -> seal -> wire buffer -> transport -> staging -> open -> private scratch
+// -> combine -> user memory. Sealing of segment k+1 overlaps the wire of segment k, because sources seal when the
+// transport asks for the next piece.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sealring/base/verdict.h"
+#include "sealring/channel/key_line.h"
+#include "sealring/device/bulk_cipher.h"
+#include "sealring/session/keys.h"
+#include "sealring/transport/transport.h"
+
+namespace sealring {
+
+/// What all ranks of the group must mean alike; goes into every segment's authenticated data.
+struct OpInfo {
+  std::uint64_t seq = 0;
+  Op op = Op::barrier;
+  RedOp redop = RedOp::none;
+  DType dtype = DType::u8;
+  Algorithm algorithm = Algorithm::direct;
+  Rank root = kNoRoot;         ///< group rank
+  std::uint64_t elements = 0;  ///< as RecordContext::elements
+  std::uint32_t tag = 0;       ///< point-to-point only
+};
+
+/// Memory that this rank seals and sends. Ranks are group ranks.
+struct OutgoingMove {
+  std::vector<Rank> peers;  ///< one; several only with multicast
+  bool multicast = false;   ///< sealed once under the sender key
+  std::uint16_t step = 0;
+  const std::byte* data = nullptr;
+  std::uint64_t elements = 0;
+  std::uint64_t element_offset = 0;
+  double scale = 1.0;  ///< premul_sum: applied (and rounded to the type) before sealing
+};
+
+/// Memory that this rank receives: dst = received, or local (+) received.
+struct IncomingMove {
+  Rank peer = 0;
+  bool multicast = false;
+  std::uint16_t step = 0;
+  std::byte* dst = nullptr;
+  std::uint64_t elements = 0;
+  std::uint64_t element_offset = 0;
+  const std::byte* local = nullptr;  ///< null: replace
+  double local_scale = 1.0;
+  std::uint32_t divisor = 1;   ///< avg's last hop
+  std::uint64_t position = 0;  ///< multicast: index of its first segment among those the peer seals in this op
+};
+
+/// What an op seals under each key, known alike to both ends. Index: group rank; mine is unused in to/from.
+struct OpTotals {
+  struct Key {
+    std::uint64_t segments = 0, bytes = 0;
+  };
+  std::vector<Key> to, from;  ///< pair keys
+  std::vector<Key> sender;    ///< sender keys, by origin, mine included
+};
+
+/// A cost per crypto operation of suite plain, for emulated rows of the study.
+struct ChannelEmulation {
+  double a_ns = 0, b_ns_per_byte = 0;
+  bool offload = false;
+};
+
+struct ChannelConfig {
+  std::uint32_t segment_bytes = 256 * 1024;
+  KeyBudget budget;
+  unsigned workers = 0;
+  std::optional<ChannelEmulation> emulation;
+};
+
+/// Since the channel was made; relaxed atomics, read at any time.
+struct ChannelCounters {
+  std::atomic<std::uint64_t> seals{0}, opens{0}, sealed_segments{0}, opened_segments{0};
+  std::atomic<std::uint64_t> sealed_bytes{0}, opened_bytes{0};
+  std::atomic<std::uint64_t> seal_ns{0}, open_ns{0}, wire_ns{0};
+  std::atomic<Epoch> epoch{0};
+};
+
+/// Collectives (begin, exchange) come from one thread, one op at a time. Each direction of point-to-point comes from a
+/// thread of its own. Any error is final for the session: the caller sets the verdict, poisons and ends.
+class Channel {
+ public:
+  /// Takes the pair, p2p and sender chains of `keys`. The cipher, transport and verdict outlive it.
+  Channel(ChannelConfig config, GroupKeys& keys, BulkCipher& cipher, Transport& transport, Verdict& verdict);
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  Rank rank() const { return rank_; }  ///< mine, in the group
+  std::uint16_t size() const { return static_cast<std::uint16_t>(members_.size()); }
+  std::uint32_t segment_bytes() const { return config_.segment_bytes; }
+
+  /// Starts a collective: reserves every number that it will use, before its first byte [protocol A.3].
+  /// Errors: KEY_LIMIT; the first error of a dead session. Nothing was sealed then.
+  Result<void> begin(const OpInfo& op, const OpTotals& totals);
+  /// Runs the moves of one step. `ordered`: receives with the same dst are summed with `local` in group rank order, in
+  /// fp32 for 16-bit types, rounded once.
+  /// Errors: DATA_TAG, TIMEOUT, PEER_LOST, ABORTED. What was combined before the error stays: the caller poisons.
+  Result<void> exchange(std::span<const OutgoingMove> out, std::span<const IncomingMove> in, bool ordered,
+                        Deadline deadline);
+  /// One point-to-point message; `op.seq` counts per direction.
+  Result<void> send(const OpInfo& op, const OutgoingMove& move, Deadline deadline);
+  Result<void> recv(const OpInfo& op, const IncomingMove& move, Deadline deadline);
+  /// The group rank whose next message of `bytes` payload has wholly or, when longer, in its first segment arrived.
+  Result<Rank> wait_any(std::uint64_t payload_bytes, Deadline deadline);
+
+  const ChannelCounters& counters() const { return counters_; }
+  /// Erase keys, each from the thread that uses them: those of collectives, those of one point-to-point direction.
+  void wipe_collective() noexcept;
+  void wipe_direction(Rank peer, bool outgoing) noexcept;
+
+ private:
+  friend class MoveBuilder;
+  struct PeerLines {
+    std::unique_ptr<KeyLine> pair_out, pair_in, p2p_out, p2p_in;
+  };
+  struct Reserved {
+    std::optional<SealPermit> permit;  ///< outgoing
+    std::uint64_t next_number = 0;     ///< incoming
+  };
+
+  RecordContext context(const OpInfo& op) const;
+  StreamId stream(Rank peer, Kind kind) const;
+
+  ChannelConfig config_;
+  BulkCipher& cipher_;
+  Transport& transport_;
+  Verdict& verdict_;
+  std::vector<Rank> members_;
+  Rank rank_ = 0;
+  Suite suite_;
+  std::array<std::byte, 32> group_id_{};
+  std::array<std::byte, 64> th3_{};
+  std::vector<PeerLines> peers_;                    // by group rank
+  std::vector<std::unique_ptr<KeyLine>> senders_;   // by group rank
+  OpInfo op_;
+  std::vector<Reserved> to_, from_, sender_;        // of the op in progress
+  std::unique_ptr<WorkerPool> workers_;
+  ChannelCounters counters_;
+};
+
+}  // namespace sealring

@@ -1,0 +1,412 @@
+#include "sealring/collective/group_communicator.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "sealring/base/log.h"
+
+namespace sealring {
+namespace {
+
+std::span<std::byte> memory_of(const Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data), tensor.elements * dtype_bytes(tensor.dtype)};
+}
+
+tl::unexpected<Error> bad_argument(std::string what) {
+  return fail(Code::invalid_argument, "communicator.call", std::move(what));
+}
+
+Result<void> check_types(const Tensor& in, const Tensor& out) {
+  if (in.dtype == out.dtype) return {};
+  return bad_argument(fmt::format("input is {} but output is {}", to_string(in.dtype), to_string(out.dtype)));
+}
+
+Result<void> check_reduction(DType dtype, RedOp op) {
+  if (op != RedOp::none && reduction_supported(dtype, op)) return {};
+  return fail(Code::unsupported, "communicator.call",
+              fmt::format("reduction {} does not exist for {}", to_string(op), to_string(dtype)));
+}
+
+/// Element counts whose byte size would overflow, and pointers that are missing.
+Result<void> check_tensor(const Tensor& tensor, const char* name) {
+  if (tensor.elements > 0 && tensor.data == nullptr) return bad_argument(fmt::format("{} is a null pointer", name));
+  if (tensor.elements > (1ull << 60)) return bad_argument(fmt::format("{} has too many elements", name));
+  return {};
+}
+
+Result<void> check_ratio(const Tensor& large, const Tensor& small, std::uint16_t size, const char* what) {
+  if (large.elements == small.elements * size) return {};
+  return bad_argument(fmt::format("{}: {} elements must be {} x {}", what, large.elements, size, small.elements));
+}
+
+}  // namespace
+
+GroupCommunicator::GroupCommunicator(std::shared_ptr<SessionCore> core, std::unique_ptr<GroupKeys> own_keys,
+                                     GroupKeys& keys)
+    : core_(std::move(core)),
+      own_keys_(std::move(own_keys)),
+      members_(keys.members()),
+      group_id_(keys.group_id()),
+      channel_(std::make_unique<Channel>(
+          [this] {
+            ChannelConfig config;
+            config.segment_bytes = core_->config.segment_bytes;
+            config.budget = core_->config.budget;
+            config.workers = core_->config.workers;
+            if (const auto& emulation = core_->config.emulation) {
+              config.emulation = {emulation->a_us * 1e3, emulation->b_ns_per_kib / 1024.0, emulation->offload};
+            }
+            return config;
+          }(),
+          keys, *core_->cipher, *core_->transport, core_->verdict)),
+      executor_(*channel_, core_->config.sender_keys),
+      timeout_ns_(core_->config.timeout / std::chrono::nanoseconds(1)),
+      collectives_("sr-collective"),
+      death_hook_(core_->add_death_hook([this] { wipe_keys(); })) {}
+
+void GroupCommunicator::wipe_keys() {
+  const std::lock_guard lock(issue_mutex_);
+  collectives_.issue([this] { channel_->wipe_collective(); });
+  for (Rank peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    for (const bool outgoing : {true, false}) {
+      direction(peer, outgoing).thread.issue([this, peer, outgoing] { channel_->wipe_direction(peer, outgoing); });
+    }
+  }
+  if (own_keys_) own_keys_->wipe();
+}
+
+GroupCommunicator::~GroupCommunicator() {
+  if (core_->forked()) {  // the threads live in the parent
+    core_->remove_death_hook(death_hook_);
+    collectives_.forget();
+    for (auto& [key, direction] : directions_) direction->thread.forget();
+    if (any_source_) any_source_->forget();
+    return;
+  }
+  // A group that ends with operations under way cannot finish them: they fail, and with them the session.
+  const bool idle = drain(Deadline::in(std::chrono::milliseconds(0)));
+  if (!idle) {
+    Error error;
+    error.code = Code::aborted;
+    error.stage = "communicator.destroy";
+    error.what = "a communicator was destroyed while its operations were running";
+    core_->die(std::move(error));
+    (void)drain(Deadline::in(SessionCore::kTeardownMax * 2));
+  }
+  core_->remove_death_hook(death_hook_);
+  if (core_->control) core_->control->forget_group(group_id_);
+  std::array<std::byte, 8> label{};
+  std::copy_n(group_id_.begin(), label.size(), label.begin());
+  core_->transport->close_group(label);
+}
+
+Result<void> GroupCommunicator::check_alive() const {
+  SR_TRY(core_->check_process());
+  if (core_->verdict.dead()) return fail(*core_->verdict.error());
+  return {};
+}
+
+Result<void> GroupCommunicator::check_root(Rank root) const {
+  if (root < size()) return {};
+  return bad_argument(fmt::format("root {} is not in a group of {}", root, size()));
+}
+
+Result<void> GroupCommunicator::check_peer(Rank peer) const {
+  if (peer < size() && peer != rank()) return {};
+  return bad_argument(fmt::format("peer {} is not another rank of a group of {}", peer, size()));
+}
+
+Algorithm GroupCommunicator::algorithm_for(Op op, std::uint64_t bytes) const {
+  const auto& wanted = core_->config.algorithm;
+  if (wanted && algorithm_supported(op, *wanted)) return *wanted;
+  return default_algorithm(op, size(), bytes);
+}
+
+Result<Ticket> GroupCommunicator::issue(CollectiveCall call, std::span<std::byte> output) {
+  SR_TRY(check_alive());
+  auto ticket = std::make_shared<TicketState>();
+  const Deadline deadline = op_deadline();
+  const std::lock_guard lock(issue_mutex_);
+  call.seq = next_seq_++;
+  collectives_.issue([this, call, output, deadline, ticket] { run_collective(call, output, deadline, ticket); });
+  return TicketState::ticket_of(ticket);
+}
+
+void GroupCommunicator::run_collective(const CollectiveCall& call, std::span<std::byte> output, Deadline deadline,
+                                       const TicketPtr& ticket) {
+  OpContext context;
+  context.group_id = group_id_;
+  context.seq = call.seq;
+  context.op = call.op;
+  context.redop = call.redop;
+  context.dtype = call.dtype;
+  context.algorithm = call.algorithm;
+  context.root = call.root;
+  context.elements = call.elements;
+  if (size() > 1 && !core_->verdict.dead()) core_->control->op_started(context, members_);
+  auto result = executor_.run(call, deadline);
+  if (size() > 1) core_->control->op_finished(group_id_, call.seq, result.has_value());
+  finish(std::move(result), call.dtype, output, ticket);
+}
+
+void GroupCommunicator::finish(Result<void> result, DType dtype, std::span<std::byte> output,
+                               const TicketPtr& ticket) {
+  if (!result) {
+    // [protocol A.5] where an op fails its WHOLE output is poisoned, and the session is dead for all.
+    core_->die(std::move(result).error());
+    poison(dtype, output);
+    result = fail(core_->final_error());
+  }
+  ops_.fetch_add(1, std::memory_order_relaxed);
+  ticket->complete(std::move(result));
+}
+
+Result<Ticket> GroupCommunicator::all_reduce(Tensor in, Tensor out, Reduction reduction) {
+  SR_TRY(check_tensor(in, "input"));
+  SR_TRY(check_tensor(out, "output"));
+  SR_TRY(check_types(in, out));
+  SR_TRY(check_ratio(in, out, 1, "all_reduce"));
+  SR_TRY(check_reduction(in.dtype, reduction.op));
+  CollectiveCall call;
+  call.op = Op::all_reduce;
+  call.algorithm = algorithm_for(call.op, memory_of(in).size());
+  call.redop = reduction.op;
+  call.dtype = in.dtype;
+  call.elements = in.elements;
+  call.factor = reduction.factor;
+  call.in = static_cast<const std::byte*>(in.data);
+  call.out = static_cast<std::byte*>(out.data);
+  return issue(call, memory_of(out));
+}
+
+Result<Ticket> GroupCommunicator::reduce_scatter(Tensor in, Tensor out, Reduction reduction) {
+  SR_TRY(check_tensor(in, "input"));
+  SR_TRY(check_tensor(out, "output"));
+  SR_TRY(check_types(in, out));
+  SR_TRY(check_ratio(in, out, size(), "reduce_scatter"));
+  SR_TRY(check_reduction(in.dtype, reduction.op));
+  CollectiveCall call;
+  call.op = Op::reduce_scatter;
+  call.algorithm = algorithm_for(call.op, memory_of(in).size());
+  call.redop = reduction.op;
+  call.dtype = in.dtype;
+  call.elements = out.elements;
+  call.factor = reduction.factor;
+  call.in = static_cast<const std::byte*>(in.data);
+  call.out = static_cast<std::byte*>(out.data);
+  return issue(call, memory_of(out));
+}
+
+Result<Ticket> GroupCommunicator::all_gather(Tensor in, Tensor out) {
+  SR_TRY(check_tensor(in, "input"));
+  SR_TRY(check_tensor(out, "output"));
+  SR_TRY(check_types(in, out));
+  SR_TRY(check_ratio(out, in, size(), "all_gather"));
+  CollectiveCall call;
+  call.op = Op::all_gather;
+  call.algorithm = algorithm_for(call.op, memory_of(out).size());
+  call.dtype = in.dtype;
+  call.elements = in.elements;
+  call.in = static_cast<const std::byte*>(in.data);
+  call.out = static_cast<std::byte*>(out.data);
+  return issue(call, memory_of(out));
+}
+
+Result<Ticket> GroupCommunicator::broadcast(Tensor data, Rank root) {
+  SR_TRY(check_tensor(data, "tensor"));
+  SR_TRY(check_root(root));
+  CollectiveCall call;
+  call.op = Op::broadcast;
+  call.dtype = data.dtype;
+  call.root = root;
+  call.elements = data.elements;
+  call.in = static_cast<const std::byte*>(data.data);
+  call.out = static_cast<std::byte*>(data.data);
+  return issue(call, root == rank() ? std::span<std::byte>() : memory_of(data));
+}
+
+Result<Ticket> GroupCommunicator::reduce(Tensor in, Tensor out, Reduction reduction, Rank root) {
+  SR_TRY(check_tensor(in, "input"));
+  SR_TRY(check_root(root));
+  SR_TRY(check_reduction(in.dtype, reduction.op));
+  CollectiveCall call;
+  call.op = Op::reduce;
+  call.redop = reduction.op;
+  call.dtype = in.dtype;
+  call.root = root;
+  call.elements = in.elements;
+  call.factor = reduction.factor;
+  call.in = static_cast<const std::byte*>(in.data);
+  if (root != rank()) return issue(call, {});
+  SR_TRY(check_tensor(out, "output"));
+  SR_TRY(check_types(in, out));
+  SR_TRY(check_ratio(in, out, 1, "reduce"));
+  call.out = static_cast<std::byte*>(out.data);
+  return issue(call, memory_of(out));
+}
+
+Result<Ticket> GroupCommunicator::gather(Tensor in, Tensor out, Rank root) {
+  SR_TRY(check_tensor(in, "input"));
+  SR_TRY(check_root(root));
+  CollectiveCall call;
+  call.op = Op::gather;
+  call.dtype = in.dtype;
+  call.root = root;
+  call.elements = in.elements;
+  call.in = static_cast<const std::byte*>(in.data);
+  if (root != rank()) return issue(call, {});
+  SR_TRY(check_tensor(out, "output"));
+  SR_TRY(check_types(in, out));
+  SR_TRY(check_ratio(out, in, size(), "gather"));
+  call.out = static_cast<std::byte*>(out.data);
+  return issue(call, memory_of(out));
+}
+
+Result<Ticket> GroupCommunicator::scatter(Tensor in, Tensor out, Rank root) {
+  SR_TRY(check_tensor(out, "output"));
+  SR_TRY(check_root(root));
+  CollectiveCall call;
+  call.op = Op::scatter;
+  call.dtype = out.dtype;
+  call.root = root;
+  call.elements = out.elements;
+  call.out = static_cast<std::byte*>(out.data);
+  if (root == rank()) {
+    SR_TRY(check_tensor(in, "input"));
+    SR_TRY(check_types(in, out));
+    SR_TRY(check_ratio(in, out, size(), "scatter"));
+    call.in = static_cast<const std::byte*>(in.data);
+  }
+  return issue(call, memory_of(out));
+}
+
+Result<Ticket> GroupCommunicator::all_to_all(Tensor in, Tensor out) {
+  SR_TRY(check_tensor(in, "input"));
+  SR_TRY(check_tensor(out, "output"));
+  SR_TRY(check_types(in, out));
+  SR_TRY(check_ratio(in, out, 1, "all_to_all"));
+  if (in.elements % size() != 0) {
+    return bad_argument(fmt::format("all_to_all: {} elements cannot be cut into {} equal pieces", in.elements, size()));
+  }
+  if (in.data == out.data && in.elements > 0) return bad_argument("all_to_all cannot run in place");
+  CollectiveCall call;
+  call.op = Op::all_to_all;
+  call.dtype = in.dtype;
+  call.elements = in.elements / size();
+  call.in = static_cast<const std::byte*>(in.data);
+  call.out = static_cast<std::byte*>(out.data);
+  return issue(call, memory_of(out));
+}
+
+Result<Ticket> GroupCommunicator::barrier() {
+  CollectiveCall call;
+  call.op = Op::barrier;
+  return issue(call, {});
+}
+
+GroupCommunicator::Direction& GroupCommunicator::direction(Rank peer, bool outgoing) {
+  auto& entry = directions_[{peer, outgoing}];
+  if (!entry) entry = std::make_unique<Direction>(fmt::format("sr-{}-{}", outgoing ? "send" : "recv", peer));
+  return *entry;
+}
+
+Result<Ticket> GroupCommunicator::send(Tensor data, Rank peer, std::uint32_t tag) {
+  SR_TRY(check_alive());
+  SR_TRY(check_tensor(data, "tensor"));
+  SR_TRY(check_peer(peer));
+  auto ticket = std::make_shared<TicketState>();
+  const Deadline deadline = op_deadline();
+  const std::lock_guard lock(issue_mutex_);
+  Direction& way = direction(peer, true);
+  const OpInfo op{way.seq++, Op::send,   RedOp::none,   data.dtype, Algorithm::direct,
+                  kNoRoot,   data.elements, tag};
+  way.thread.issue([this, op, data, peer, deadline, ticket] {
+    const OutgoingMove move{{peer}, false, 0, static_cast<const std::byte*>(data.data), data.elements, 0, 1.0};
+    finish(channel_->send(op, move, deadline), data.dtype, {}, ticket);
+  });
+  return TicketState::ticket_of(ticket);
+}
+
+void GroupCommunicator::issue_recv(Tensor data, Rank peer, std::uint32_t tag, Deadline deadline, TicketPtr ticket) {
+  const std::lock_guard lock(issue_mutex_);
+  Direction& way = direction(peer, false);
+  const OpInfo op{way.seq++, Op::send,   RedOp::none,   data.dtype, Algorithm::direct,
+                  kNoRoot,   data.elements, tag};
+  way.thread.issue([this, op, data, peer, deadline, ticket = std::move(ticket)] {
+    IncomingMove move;
+    move.peer = peer;
+    move.dst = static_cast<std::byte*>(data.data);
+    move.elements = data.elements;
+    finish(channel_->recv(op, move, deadline), data.dtype, memory_of(data), ticket);
+  });
+}
+
+Result<Ticket> GroupCommunicator::recv(Tensor data, Rank peer, std::uint32_t tag) {
+  SR_TRY(check_alive());
+  SR_TRY(check_tensor(data, "tensor"));
+  SR_TRY(check_peer(peer));
+  auto ticket = std::make_shared<TicketState>();
+  issue_recv(data, peer, tag, op_deadline(), ticket);
+  return TicketState::ticket_of(ticket);
+}
+
+Result<Ticket> GroupCommunicator::recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source) {
+  SR_TRY(check_alive());
+  SR_TRY(check_tensor(data, "tensor"));
+  auto ticket = std::make_shared<TicketState>();
+  const Deadline deadline = op_deadline();
+  const std::lock_guard lock(issue_mutex_);
+  if (!any_source_) any_source_ = std::make_unique<OpThread>("sr-recv-any");
+  // The thread waits for the receive that it has started, so that a following recv_any cannot pick the same message.
+  any_source_->issue([this, data, tag, deadline, ticket, source = std::move(source)] {
+    auto peer = channel_->wait_any(memory_of(data).size(), deadline);
+    if (!peer) return finish(tl::unexpected(std::move(peer).error()), data.dtype, memory_of(data), ticket);
+    *source = *peer;
+    issue_recv(data, *peer, tag, deadline, ticket);
+    (void)TicketState::ticket_of(ticket).wait(Deadline::never());
+  });
+  return TicketState::ticket_of(ticket);
+}
+
+Counters GroupCommunicator::counters() const {
+  const ChannelCounters& from = channel_->counters();
+  constexpr auto kOrder = std::memory_order_relaxed;
+  return {ops_.load(kOrder),
+          from.seals.load(kOrder),
+          from.opens.load(kOrder),
+          from.sealed_segments.load(kOrder),
+          from.opened_segments.load(kOrder),
+          from.sealed_bytes.load(kOrder),
+          from.opened_bytes.load(kOrder),
+          from.seal_ns.load(kOrder),
+          from.open_ns.load(kOrder),
+          from.wire_ns.load(kOrder),
+          from.epoch.load(kOrder)};
+}
+
+std::string GroupCommunicator::describe() const {
+  const Counters totals = counters();
+  std::string ranks;
+  for (const Rank global : members_) ranks += (ranks.empty() ? "" : ",") + std::to_string(global);
+  return fmt::format("ranks [{}] suite {} identity \"{}\" transport \"{}\" epoch {} ops {} sealed {} bytes in {} "
+                     "operations opened {} bytes in {} operations timeout {} ms",
+                     ranks, to_string(core_->config.suite), core_->identity, core_->transport->describe(),
+                     totals.epoch, totals.ops, totals.sealed_bytes, totals.seals, totals.opened_bytes, totals.opens,
+                     timeout_ns_.load() / 1'000'000);
+}
+
+bool GroupCommunicator::drain(Deadline deadline) {
+  bool drained = collectives_.drain(deadline);
+  if (any_source_) drained = any_source_->drain(deadline) && drained;
+  std::vector<Direction*> directions;
+  {
+    const std::lock_guard lock(issue_mutex_);
+    for (auto& [key, direction] : directions_) directions.push_back(direction.get());
+  }
+  for (Direction* direction : directions) drained = direction->thread.drain(deadline) && drained;
+  return drained;
+}
+
+}  // namespace sealring

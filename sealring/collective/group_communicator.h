@@ -1,0 +1,91 @@
+// GroupCommunicator: one group's operations, checked, queued and run.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "sealring/channel/channel.h"
+#include "sealring/collective/communicator.h"
+#include "sealring/collective/executor.h"
+#include "sealring/collective/op_thread.h"
+#include "sealring/collective/session_core.h"
+#include "sealring/collective/ticket.h"
+
+namespace sealring {
+
+/// Collectives run in one thread, in issue order; each direction of point-to-point in a thread of its own, so that a
+/// send never waits for a receive that was issued later. Life of an operation: issued (checked, numbered) -> recorded
+/// -> run by the executor -> on an error: session dies, output is poisoned -> ticket completed.
+class GroupCommunicator final : public Communicator {
+ public:
+  /// `own_keys` is a subgroup's; the world's keys (null here) belong to the session.
+  GroupCommunicator(std::shared_ptr<SessionCore> core, std::unique_ptr<GroupKeys> own_keys, GroupKeys& keys);
+  ~GroupCommunicator() override;
+
+  Rank rank() const override { return channel_->rank(); }
+  std::uint16_t size() const override { return channel_->size(); }
+  const std::vector<Rank>& global_ranks() const override { return members_; }
+
+  Result<Ticket> all_reduce(Tensor in, Tensor out, Reduction reduction) override;
+  Result<Ticket> reduce_scatter(Tensor in, Tensor out, Reduction reduction) override;
+  Result<Ticket> all_gather(Tensor in, Tensor out) override;
+  Result<Ticket> broadcast(Tensor data, Rank root) override;
+  Result<Ticket> reduce(Tensor in, Tensor out, Reduction reduction, Rank root) override;
+  Result<Ticket> gather(Tensor in, Tensor out, Rank root) override;
+  Result<Ticket> scatter(Tensor in, Tensor out, Rank root) override;
+  Result<Ticket> all_to_all(Tensor in, Tensor out) override;
+  Result<Ticket> barrier() override;
+  Result<Ticket> send(Tensor data, Rank peer, std::uint32_t tag) override;
+  Result<Ticket> recv(Tensor data, Rank peer, std::uint32_t tag) override;
+  Result<Ticket> recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source) override;
+
+  Counters counters() const override;
+  std::string describe() const override;
+  void set_timeout(std::chrono::milliseconds timeout) override { timeout_ns_ = timeout / std::chrono::nanoseconds(1); }
+
+  /// Waits for what was issued; false when the deadline passed first.
+  bool drain(Deadline deadline);
+
+ private:
+  struct Direction {
+    OpThread thread;
+    std::uint64_t seq = 0;
+    explicit Direction(std::string name) : thread(std::move(name)) {}
+  };
+  using TicketPtr = std::shared_ptr<TicketState>;
+
+  Result<void> check_alive() const;
+  Result<void> check_root(Rank root) const;
+  Result<void> check_peer(Rank peer) const;
+  Deadline op_deadline() const { return Deadline::in(std::chrono::nanoseconds(timeout_ns_.load())); }
+  Algorithm algorithm_for(Op op, std::uint64_t bytes) const;
+  /// Numbers and queues a collective. `output` is what is poisoned when it fails.
+  Result<Ticket> issue(CollectiveCall call, std::span<std::byte> output);
+  void run_collective(const CollectiveCall& call, std::span<std::byte> output, Deadline deadline,
+                      const TicketPtr& ticket);
+  void finish(Result<void> result, DType dtype, std::span<std::byte> output, const TicketPtr& ticket);
+  Direction& direction(Rank peer, bool outgoing);
+  /// After the session's death: every thread erases the keys that it uses.
+  void wipe_keys();
+  void issue_recv(Tensor data, Rank peer, std::uint32_t tag, Deadline deadline, TicketPtr ticket);
+
+  std::shared_ptr<SessionCore> core_;
+  std::unique_ptr<GroupKeys> own_keys_;
+  std::vector<Rank> members_;
+  std::array<std::byte, 32> group_id_{};
+  std::unique_ptr<Channel> channel_;
+  Executor executor_;
+  std::atomic<std::int64_t> timeout_ns_;
+  std::atomic<std::uint64_t> ops_{0};
+  std::mutex issue_mutex_;  ///< order of numbering = order of queueing
+  std::uint64_t next_seq_ = 0;
+  std::map<std::pair<Rank, bool>, std::unique_ptr<Direction>> directions_;
+  std::unique_ptr<OpThread> any_source_;
+  OpThread collectives_;
+  SessionCore::HookId death_hook_;
+};
+
+}  // namespace sealring

@@ -1,0 +1,156 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "sealring/base/log.h"
+#include "sealring/channel/establish.h"
+#include "sealring/collective/communicator.h"
+#include "sealring/collective/group_communicator.h"
+#include "sealring/collective/session_core.h"
+
+namespace sealring {
+namespace {
+
+Result<void> check_config(const CommConfig& config, const Identity& identity) {
+  const auto bad = [](std::string what) {
+    return fail(Code::invalid_argument, "session.config", std::move(what));
+  };
+  if (config.world == 0 || config.world > kRanksMax) return bad(fmt::format("world {} is not 1..{}", config.world, kRanksMax));
+  if (config.rank >= config.world) return bad(fmt::format("rank {} is not below world {}", config.rank, config.world));
+  if (config.segment_bytes < 64 || config.segment_bytes > (1u << 20) || config.segment_bytes % 64 != 0) {
+    return bad(fmt::format("segment of {} bytes: a multiple of 64 up to 1 MiB is needed", config.segment_bytes));
+  }
+  if (config.emulation && config.suite != Suite::plain) return bad("an emulated cost needs suite plain");
+  if (identity.attester == nullptr || identity.verifier == nullptr) {
+    return fail(Code::no_identity, "session.config", "no identity is configured");
+  }
+  // Decision 8: the study's suites exist for the study's identity alone.
+  if (suite_is_study(config.suite) && identity.attester->kind() != IdentityKind::study) {
+    return fail(Code::suite, "session.config",
+                fmt::format("suite {} exists for the study only", to_string(config.suite)),
+                "use aes-256-gcm, aes-128-gcm or chacha20-poly1305");
+  }
+  return {};
+}
+
+class SessionImpl final : public Session {
+ public:
+  SessionImpl(std::shared_ptr<SessionCore> core, Identity identity)
+      : core_(std::move(core)), identity_(std::move(identity)) {}
+  ~SessionImpl() override {
+    if (!core_->forked()) (void)close(Deadline::in(SessionCore::kTeardownMax));
+  }
+
+  /// From nothing to a world communicator; on an error everything made so far is undone by the destructors.
+  Result<void> start(std::shared_ptr<Store> store, const std::string& prefix) {
+    const std::uint64_t start_ns = now_ns();
+    const CommConfig& config = core_->config;
+    const Deadline deadline = Deadline::in(config.connect_timeout);
+    HandshakeConfig handshake;
+    handshake.rank = config.rank;
+    handshake.world = config.world;
+    handshake.suite = config.suite;
+    handshake.config_text = config.canonical();
+    SR_TRY(Established established, establish_world(handshake, identity_, *store, prefix, core_->transport->address(), deadline));
+    core_->adopt(std::move(established.keys), std::move(established.addresses), identity_.description);
+    GroupKeys& world_keys = core_->keys->world_group();
+    if (config.world > 1) {
+      SR_TRY(core_->transport->open_group(core_->links_for(world_keys, {Kind::ctl, Kind::pair, Kind::p2p}), deadline));
+      SR_TRY(auto streams, core_->transport->control_streams());
+      const ControlConfig control{config.rank, config.world, config.heartbeat, std::chrono::milliseconds(0), {}};
+      SR_TRY(auto started, Control::start(control, world_keys, std::move(streams), core_->verdict));
+      core_->adopt(std::move(started));
+      // Every peer has proved keys by its connection, so every peer is past the handshake: nobody reads these now.
+      cleanup(*store, established.prefix, config.rank, config.world);
+    }
+    world_ = std::make_shared<GroupCommunicator>(core_, nullptr, world_keys);
+    setup_ns_ = now_ns() - start_ns;
+    log(LogLevel::info, "session ready",
+        {{"world", std::to_string(config.world)},
+         {"suite", std::string(to_string(config.suite))},
+         {"identity", identity_.description},
+         {"key", identity_.fingerprint},
+         {"transport", core_->transport->describe()},
+         {"setup_ms", fmt::format("{:.1f}", static_cast<double>(setup_ns_) / 1e6)}});
+    return {};
+  }
+
+  std::shared_ptr<Communicator> world() override { return world_; }
+
+  Result<std::shared_ptr<Communicator>> split(const std::vector<Rank>& members, Store& store,
+                                              const std::string& prefix) override {
+    SR_TRY(core_->check_process());
+    if (core_->verdict.dead()) return fail(*core_->verdict.error());
+    const CommConfig& config = core_->config;
+    const bool valid = std::is_sorted(members.begin(), members.end()) &&
+                       std::adjacent_find(members.begin(), members.end()) == members.end() &&
+                       std::binary_search(members.begin(), members.end(), config.rank) &&
+                       members.back() < config.world;
+    if (!valid) {
+      return fail(Code::invalid_argument, "session.split",
+                  "members must be ascending global ranks of this session and hold this rank");
+    }
+    const Deadline deadline = Deadline::in(config.connect_timeout);
+    SR_TRY(auto keys, establish_group(*core_->keys, members, store, prefix, deadline));
+    if (members.size() > 1) {
+      SR_TRY(core_->transport->open_group(core_->links_for(*keys, {Kind::pair, Kind::p2p}), deadline));
+    }
+    GroupKeys& group_keys = *keys;
+    auto group = std::make_shared<GroupCommunicator>(core_, std::move(keys), group_keys);
+    groups_.push_back(group);
+    return std::shared_ptr<Communicator>(group);
+  }
+
+  void abort(Error error) noexcept override { core_->die(std::move(error)); }
+
+  Result<void> close(Deadline deadline) override {
+    SR_TRY(core_->check_process());
+    if (std::exchange(closed_, true)) return {};
+    bool drained = world_ == nullptr || world_->drain(deadline);
+    for (const auto& weak : groups_) {
+      if (const auto group = weak.lock()) drained = group->drain(deadline) && drained;
+    }
+    if (!drained) {
+      Error error;
+      error.code = Code::aborted;
+      error.stage = "session.close";
+      error.what = "the session was closed while operations were running";
+      core_->die(error);
+      return fail(core_->final_error());
+    }
+    if (core_->verdict.dead()) return fail(core_->final_error());
+    if (core_->control) return core_->control->leave(deadline);
+    return {};
+  }
+
+  std::optional<Error> error() const override { return core_->verdict.error(); }
+  const CommConfig& config() const override { return core_->config; }
+  std::string identity() const override { return core_->identity; }
+  std::string transport() const override { return core_->transport->describe(); }
+  std::uint64_t setup_ns() const override { return setup_ns_; }
+
+ private:
+  std::shared_ptr<SessionCore> core_;
+  Identity identity_;
+  std::shared_ptr<GroupCommunicator> world_;
+  std::vector<std::weak_ptr<GroupCommunicator>> groups_;
+  std::uint64_t setup_ns_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Session>> Session::connect(const CommConfig& config, Identity identity,
+                                                  std::unique_ptr<Transport> transport, std::shared_ptr<Store> store,
+                                                  const std::string& prefix, std::shared_ptr<BulkCipher> cipher) {
+  SR_TRY(check_config(config, identity));
+  if (cipher == nullptr) cipher = make_cpu_bulk_cipher();
+  auto core = std::make_shared<SessionCore>(config, std::move(transport), std::move(cipher));
+  auto session = std::make_shared<SessionImpl>(core, std::move(identity));
+  SR_TRY(session->start(std::move(store), prefix));
+  return std::shared_ptr<Session>(session);
+}
+
+}  // namespace sealring
