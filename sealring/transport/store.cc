@@ -50,10 +50,11 @@ Result<std::int64_t> StoreEntries::add(const std::string& key, std::int64_t amou
     return fail(Code::store, "store.add", "the store is full");
   }
   std::int64_t& counter = counters_[key];
-  if (__builtin_add_overflow(counter, amount, &counter)) {
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(counter, amount, &sum)) {
     return fail(Code::store, "store.add", "the counter \"" + key + "\" has passed its last value");
   }
-  return counter;
+  return counter = sum;
 }
 
 void StoreEntries::remove(const std::string& key) {

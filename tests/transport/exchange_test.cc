@@ -363,7 +363,7 @@ TEST_P(Exchange, ReopensAGroupManyTimes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Exchange, ::testing::Values("loopback"), [](const auto& instance) {
+INSTANTIATE_TEST_SUITE_P(Transports, Exchange, ::testing::Values("loopback", "tcp"), [](const auto& instance) {
   return std::string(instance.param);
 });
 
