@@ -1,5 +1,5 @@
 # Claim: what README.md says of files, commands, variables, error codes and order is so.
-# How: the text is compared with config.cc's variables, error.h's codes, ./run's commands and the files there are.
+# How: it is compared with config.cc's variables, error.h's codes, ./run's commands and the files there are.
 
 import re
 
