@@ -39,7 +39,7 @@ Result<void> scale_elements(DType dtype, const std::byte* from, Bytes& to, std::
   to.resize(bytes);
   ReduceJob job;
   job.dtype = dtype;
-  job.redop = RedOp::sum;
+  job.redop = RedOp::premul_sum;
   job.sources = std::span<const std::byte* const>(&from, 1);
   job.dst = to.data();
   job.elements = bytes / dtype_bytes(dtype);

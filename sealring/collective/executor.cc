@@ -92,7 +92,7 @@ Result<void> Executor::run_copy(const CollectiveCall& call, const Copy& copy, co
   if (copy.scale && call.redop == RedOp::premul_sum) {
     ReduceJob job;
     job.dtype = call.dtype;
-    job.redop = RedOp::sum;
+    job.redop = RedOp::premul_sum;
     job.sources = std::span<const std::byte* const>(&from, 1);
     job.dst = to;
     job.elements = copy.from.elements;
