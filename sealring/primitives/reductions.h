@@ -1,9 +1,11 @@
-// Element arithmetic of reductions: pure functions for host and device, bit-equal everywhere.
+// Element arithmetic of reductions: pure functions for host and device, bit-equal everywhere but in NaN
+// payloads.
 //
 // 16-bit floats are widened to fp32, reduced there and rounded once, to nearest, ties to even. Integer sums
-// and products wrap (two's complement). min and max give NaN when either operand is NaN. bool: sum, max = or;
-// product, min = and. Nothing here multiplies and adds in one function, so that no compiler contracts the two
-// into an FMA.
+// and products wrap (two's complement). min and max give NaN when either operand is NaN, and of equal
+// operands
+// (-0 and +0) the later one. bool: sum, max = or; product, min = and. Nothing here multiplies and adds in one
+// function, so that no compiler contracts the two into an FMA.
 #pragma once
 
 #include <bit>
