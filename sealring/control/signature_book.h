@@ -1,0 +1,71 @@
+// SignatureBook: what this rank called, what its peers say they called, and the first place where they
+// differ.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "sealring/control/messages.h"
+
+namespace sealring {
+
+/// The digest of an op's signature that heartbeats carry.
+OpDigest digest_of(const OpContext& context);
+
+/// One op for which a peer's digest differs from mine.
+struct Mismatch {
+  std::array<std::byte, 32> group_id{};
+  std::uint64_t seq = 0;
+  Rank peer = 0;  ///< global
+  OpDigest mine{}, theirs{};
+};
+
+/// Not thread-safe. Ranks are global. Point-to-point ops must stay out: their numbers count per direction.
+///
+/// Keeps the last GroupBeat::kMarksMax ops of each group, mine and each peer's, so that ranks of different
+/// speed still meet on one seq. What peers say of groups that this rank has not begun yet is kept too, within
+/// bounds.
+class SignatureBook {
+ public:
+  explicit SignatureBook(Rank me) : me_(me) {}
+  /// My next op of a group. Ops of a group come by rising seq; an older one is ignored.
+  std::optional<Mismatch> issued(const OpContext& context, const std::vector<Rank>& members);
+  /// A peer's heartbeat. Words of a rank that is no member of the group are ignored.
+  std::optional<Mismatch> heard(Rank peer, const Heartbeat& beat);
+  void forget(const std::array<std::byte, 32>& group_id);
+  /// What is to be sent to `peer` now, per group that it is a member of: the marks since the last
+  /// beat_sent(), at least the last one. Several messages when one cannot hold all, one empty message when
+  /// there is nothing.
+  std::vector<Heartbeat> beats_for(Rank peer) const;
+  /// All beats of one round have been made.
+  void beat_sent();
+  /// The last seq that `peer` has told of for a group; nullopt when none.
+  std::optional<std::uint64_t> last_heard(const std::array<std::byte, 32>& group_id, Rank peer) const;
+  /// Members of a group that this rank has issued an op in; empty when unknown.
+  std::vector<Rank> members(const std::array<std::byte, 32>& group_id) const;
+
+ private:
+  static constexpr std::size_t kForeignGroupsMax = 256;  ///< groups heard of but not begun here
+  struct PeerMarks {
+    std::uint64_t last_seq = 0;
+    std::deque<OpMark> marks;
+  };
+  struct Group {
+    std::array<std::byte, 32> id{};
+    std::vector<Rank> members;  ///< empty: this rank has issued nothing here yet
+    std::deque<OpMark> mine;
+    std::size_t unsent = 0;  ///< how many of the newest of `mine` no beat has carried
+    std::map<Rank, PeerMarks> peers;
+  };
+  static bool holds(const Group& group, Rank rank);
+  Group& group_for_heard(const GroupTag& tag);
+
+  Rank me_;
+  std::map<GroupTag, Group> groups_;
+  std::size_t foreign_groups_ = 0;
+};
+
+}  // namespace sealring
