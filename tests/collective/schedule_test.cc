@@ -1,0 +1,443 @@
+// Claim: every schedule computes its collective in every order that its steps allow, in place too, at the
+// stated cost. How: symbolic runs of all ranks, ops, algorithms, roots, aliasings, worlds 1..8, sizes 0..4
+// world + 3 and odd large.
+//
+//   rank 0 -- rank 1 -- ... -- rank w-1      every pair has a stream of its own in each direction
+#include "sealring/collective/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "tests/collective/schedule_simulator.h"
+
+namespace sealring {
+namespace {
+
+using test::Contribution;
+using test::Order;
+using test::Placement;
+using test::SimulatorOptions;
+using test::Value;
+
+std::vector<std::uint16_t> worlds(std::initializer_list<int> sizes) { return {sizes.begin(), sizes.end()}; }
+
+struct Case {
+  Op op;
+  Algorithm algorithm;
+  std::uint16_t world;
+  std::uint64_t elements;
+  Rank root = 0;
+  bool sender_keys = true;
+  bool in_place = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << to_string(c.op) << " " << to_string(c.algorithm) << " world " << c.world << " elements "
+             << c.elements << " root " << c.root << (c.sender_keys ? "" : " no sender keys")
+             << (c.in_place ? " in place" : "");
+}
+
+bool has_root(Op op) {
+  return op == Op::broadcast || op == Op::reduce || op == Op::gather || op == Op::scatter;
+}
+
+// Elements of input and output relative to the request's.
+std::uint64_t input_elements(const Case& c) {
+  const bool many = c.op == Op::reduce_scatter || c.op == Op::scatter || c.op == Op::all_to_all;
+  return many ? c.elements * c.world : c.elements;
+}
+std::uint64_t output_elements(const Case& c) {
+  const bool many = c.op == Op::all_gather || c.op == Op::gather || c.op == Op::all_to_all;
+  return many ? c.elements * c.world : c.elements;
+}
+
+// Out of place: input, then output. In place: the smaller one inside the larger at rank * elements, or the
+// same.
+Placement place(const Case& c, Rank rank) {
+  const std::uint64_t in = input_elements(c);
+  const std::uint64_t out = output_elements(c);
+  if (!c.in_place) return {0, in, in + out};
+  Placement placement{0, 0, std::max(in, out)};
+  if (in > out) placement.output = rank * c.elements;
+  if (out > in) placement.input = rank * c.elements;
+  return placement;
+}
+
+std::vector<Schedule> schedules_of(const Case& c) {
+  std::vector<Schedule> out;
+  for (Rank r = 0; r < c.world; ++r) {
+    out.push_back(make_schedule({c.op, c.algorithm, r, c.world, c.elements, c.root, c.sender_keys}));
+  }
+  return out;
+}
+
+// Whether the op defines rank's output at all.
+bool has_output(const Case& c, Rank rank) {
+  if (c.op == Op::barrier) return false;
+  return !(c.op == Op::reduce || c.op == Op::gather) || rank == c.root;
+}
+
+Value wanted(const Case& c, Rank rank, std::uint64_t i) {
+  const auto one = [](std::uint64_t from, std::uint64_t index) {
+    return Value{{Contribution{static_cast<Rank>(from), 0, static_cast<std::uint32_t>(index)}}, 0};
+  };
+  switch (c.op) {
+    case Op::broadcast:
+      return one(c.root, i);
+    case Op::all_gather:
+    case Op::gather:
+      return one(i / c.elements, i % c.elements);
+    case Op::scatter:
+      return one(c.root, rank * c.elements + i);
+    case Op::all_to_all:
+      return one(i / c.elements, rank * c.elements + i % c.elements);
+    default:
+      break;
+  }
+  // Reductions: every rank once, premul's factor applied to each once, avg's division once (never at world 1,
+  // where a division by 1 would change nothing).
+  const std::uint64_t index = c.op == Op::reduce_scatter ? rank * c.elements + i : i;
+  Value value;
+  for (Rank r = 0; r < c.world; ++r) value.parts.push_back({r, 1, static_cast<std::uint32_t>(index)});
+  value.divided = c.world > 1 ? 1 : 0;
+  return value;
+}
+
+void expect_results(const Case& c, const std::vector<Placement>& places, const test::Outcome& outcome) {
+  for (Rank r = 0; r < c.world; ++r) {
+    if (has_output(c, r)) {
+      for (std::uint64_t i = 0; i < output_elements(c); ++i) {
+        ASSERT_TRUE(wanted(c, r, i) == outcome.memory[r][places[r].output + i])
+            << "rank " << r << " element " << i;
+      }
+    }
+    // Out of place, inputs stay what they were.
+    for (std::uint64_t i = 0; i < input_elements(c) && !c.in_place; ++i) {
+      const Value mine{{Contribution{r, 0, static_cast<std::uint32_t>(i)}}, 0};
+      ASSERT_TRUE(mine == outcome.memory[r][places[r].input + i])
+          << "input of rank " << r << " element " << i;
+    }
+  }
+}
+
+void check(const Case& c, bool thorough) {
+  SCOPED_TRACE(testing::Message() << c);
+  const std::vector<Schedule> schedules = schedules_of(c);
+  std::vector<Placement> places;
+  for (Rank r = 0; r < c.world; ++r) {
+    places.push_back(place(c, r));
+    ASSERT_EQ("", test::hazards(schedules[r], places[r], input_elements(c), output_elements(c)))
+        << "rank " << r;
+  }
+  ASSERT_EQ("", test::mismatch(schedules));
+  std::vector<SimulatorOptions> runs{{Order::sends_first, 0, 2, 1'000'000},
+                                     {Order::recvs_first, 0, 2, 1'000'000}};
+  if (thorough) {
+    runs.push_back({Order::reversed, 0, 1, 1});
+    runs.push_back({Order::random, 1, 1, 1});
+    runs.push_back({Order::random, 2, 3, 2});
+  }
+  for (const SimulatorOptions& options : runs) {
+    const test::Outcome outcome = simulate(schedules, places, input_elements(c), options);
+    ASSERT_EQ("", outcome.problem);
+    ASSERT_NO_FATAL_FAILURE(expect_results(c, places, outcome));
+    for (Rank r = 0; r < c.world; ++r) {
+      std::uint64_t multicast = 0;
+      for (const Step& step : schedules[r].steps) {
+        if (!step.sends.empty() && step.sends[0].multicast) multicast += step.sends[0].data.elements;
+      }
+      ASSERT_EQ(multicast, outcome.multicast_reads[r]) << "a multicast was read more than once";
+    }
+  }
+}
+
+void check_all_forms(Case c, bool thorough) {
+  for (const bool sender_keys : {true, false}) {
+    for (const bool in_place : {false, true}) {
+      if (in_place && (c.op == Op::all_to_all || c.op == Op::barrier)) continue;  // not offered
+      c.sender_keys = sender_keys;
+      c.in_place = in_place;
+      for (Rank root = 0; root < (has_root(c.op) ? c.world : 1); ++root) {
+        c.root = root;
+        ASSERT_NO_FATAL_FAILURE(check(c, thorough));
+      }
+    }
+  }
+}
+
+class Schedules : public testing::TestWithParam<Op> {};
+
+void check_sizes(Op op, std::uint16_t world, const std::vector<std::uint64_t>& sizes, bool thorough) {
+  for (const Algorithm algorithm : all_algorithms()) {
+    if (!algorithm_supported(op, algorithm)) continue;
+    for (const std::uint64_t elements : sizes) {
+      if (op == Op::barrier && elements > 0) continue;
+      ASSERT_NO_FATAL_FAILURE(check_all_forms({op, algorithm, world, elements}, thorough));
+    }
+  }
+}
+
+std::vector<std::uint64_t> up_to(std::uint64_t most) {
+  std::vector<std::uint64_t> out(most + 1);
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+TEST_P(Schedules, ComputeTheirCollective) {
+  for (std::uint16_t world = 1; world <= 4; ++world) {
+    ASSERT_NO_FATAL_FAILURE(check_sizes(GetParam(), world, up_to(4u * world + 3), true));
+  }
+  for (std::uint16_t world = 5; world <= 8; ++world) {
+    ASSERT_NO_FATAL_FAILURE(check_sizes(GetParam(), world, {0, 1, world - 1u, 2u * world + 1}, false));
+  }
+}
+
+class SlowSchedules : public Schedules {};
+
+TEST_P(SlowSchedules, ComputeTheirCollectiveAtEverySize) {
+  for (std::uint16_t world = 5; world <= 8; ++world) {
+    ASSERT_NO_FATAL_FAILURE(check_sizes(GetParam(), world, up_to(4u * world + 3), true));
+  }
+}
+
+TEST_P(Schedules, ComputeTheirCollectiveAtOddLargeSizes) {
+  if (GetParam() == Op::barrier) return;  // has no elements
+  for (const Algorithm algorithm : all_algorithms()) {
+    if (!algorithm_supported(GetParam(), algorithm)) continue;
+    for (const std::uint16_t world : worlds({2, 3, 5, 8})) {
+      for (const bool in_place : {false, true}) {
+        if (in_place && GetParam() == Op::all_to_all) continue;
+        ASSERT_NO_FATAL_FAILURE(
+            check({GetParam(), algorithm, world, 1009, static_cast<Rank>(world - 1), true, in_place}, false));
+      }
+    }
+  }
+}
+
+std::vector<Op> ops_with_schedules() {
+  std::vector<Op> out;
+  for (const Op op : all_ops()) {
+    if (op != Op::send) out.push_back(op);
+  }
+  return out;
+}
+std::string name_of(const testing::TestParamInfo<Op>& tested) { return std::string(to_string(tested.param)); }
+INSTANTIATE_TEST_SUITE_P(All, Schedules, testing::ValuesIn(ops_with_schedules()), name_of);
+// The prefix makes ctest's label: a name of the whole suite begins with it.
+INSTANTIATE_TEST_SUITE_P(Slow, SlowSchedules, testing::ValuesIn(ops_with_schedules()), name_of);
+
+TEST(Barrier, LeavingNeedsARecordFromEveryRank) {
+  for (Rank rank = 0; rank < 5; ++rank) {
+    const Schedule schedule = make_schedule({Op::barrier, Algorithm::direct, rank, 5, 0, 0, true});
+    ASSERT_EQ(1u, schedule.steps.size());
+    std::set<Rank> heard, told;
+    for (const Move& recv : schedule.steps[0].recvs) heard.insert(recv.peer);
+    for (const Move& send : schedule.steps[0].sends) {
+      told.insert(send.peer);
+      EXPECT_FALSE(send.multicast);  // pair keys: no third rank can forge an entry
+    }
+    EXPECT_EQ(4u, heard.size());
+    EXPECT_EQ(heard, told);
+    EXPECT_EQ(0u, heard.count(rank));
+  }
+}
+
+ScheduleCost cost(Op op, Algorithm algorithm, Rank rank, std::uint16_t world, std::uint64_t elements,
+                  bool sender_keys = true) {
+  return cost_of(make_schedule({op, algorithm, rank, world, elements, 0, sender_keys}), 4, 64 * 1024);
+}
+
+TEST(ScheduleCost, RingAllReduceFollowsTheCountLaw) {
+  for (std::uint16_t world = 1; world <= 16; ++world) {
+    for (Rank rank = 0; rank < world; ++rank) {
+      const ScheduleCost c = cost(Op::all_reduce, Algorithm::ring, rank, world, 1'000'003);
+      EXPECT_EQ(2u * (world - 1), c.seals);
+      EXPECT_EQ(2u * (world - 1), c.opens);
+    }
+  }
+  // The study's examples: n = 4 and 5 or 142 buckets.
+  const ScheduleCost c = cost(Op::all_reduce, Algorithm::ring, 0, 4, 1 << 20);
+  EXPECT_EQ(60u, 5 * (c.seals + c.opens));
+  EXPECT_EQ(1704u, 142 * (c.seals + c.opens));
+}
+
+TEST(ScheduleCost, BytesAreThoseOfTheDesign) {
+  for (const std::uint16_t world : worlds({2, 4, 8})) {
+    const std::uint64_t elements = 1024u * world;
+    const std::uint64_t bytes = 4 * elements;
+    const std::uint64_t most = 2 * (bytes - bytes / world);  // 2(n-1)/n S
+    for (Rank rank = 0; rank < world; ++rank) {
+      const ScheduleCost ring = cost(Op::all_reduce, Algorithm::ring, rank, world, elements);
+      EXPECT_EQ(most, ring.sealed_bytes);
+      EXPECT_EQ(most, ring.opened_bytes);
+      const ScheduleCost hop = cost(Op::all_reduce, Algorithm::one_hop, rank, world, elements);
+      EXPECT_EQ(bytes, hop.sealed_bytes);
+      EXPECT_EQ(most, hop.opened_bytes);
+      EXPECT_EQ(world, hop.seals);  // n-1 pieces and one sum
+      EXPECT_EQ(2u * (world - 1), hop.opens);
+      const ScheduleCost paired = cost(Op::all_reduce, Algorithm::one_hop, rank, world, elements, false);
+      EXPECT_EQ(most, paired.sealed_bytes);
+      EXPECT_EQ(2u * (world - 1), paired.seals);
+    }
+  }
+}
+
+TEST(ScheduleCost, SegmentsAreCountedPerRecord) {
+  // Pieces of 25000 elements: 100000 bytes, two segments of 64 KiB; an empty piece is one segment.
+  const ScheduleCost c = cost(Op::all_reduce, Algorithm::ring, 1, 2, 50'000);
+  EXPECT_EQ(4u, c.sealed_segments);
+  EXPECT_EQ(4u, c.opened_segments);
+  const ScheduleCost empty = cost(Op::all_reduce, Algorithm::ring, 0, 3, 0);
+  EXPECT_EQ(4u, empty.sealed_segments);
+  EXPECT_EQ(4u, empty.opened_segments);
+  EXPECT_EQ(0u, empty.sealed_bytes);
+  const ScheduleCost barrier = cost(Op::barrier, Algorithm::direct, 0, 5, 0);
+  EXPECT_EQ(4u, barrier.sealed_segments);
+  EXPECT_EQ(4u, barrier.opened_segments);
+}
+
+TEST(ScheduleCost, BroadcastSealsOnce) {
+  EXPECT_EQ(1u, cost(Op::broadcast, Algorithm::direct, 0, 6, 10).seals);
+  EXPECT_EQ(5u, cost(Op::broadcast, Algorithm::direct, 0, 6, 10, false).seals);
+  EXPECT_EQ(0u, cost(Op::broadcast, Algorithm::direct, 3, 6, 10).seals);
+  EXPECT_EQ(1u, cost(Op::broadcast, Algorithm::direct, 3, 6, 10).opens);
+}
+
+TEST(ScheduleRounds, BoundTheScratchOfRingReduceScatter) {
+  const std::uint64_t elements = 5 * kRoundElementsMax + 12'345;
+  for (const std::uint16_t world : worlds({2, 3, 4})) {
+    std::vector<Schedule> schedules;
+    for (Rank r = 0; r < world; ++r) {
+      schedules.push_back(make_schedule({Op::reduce_scatter, Algorithm::ring, r, world, elements, 0, true}));
+    }
+    EXPECT_EQ("", test::mismatch(schedules));
+    std::uint64_t covered = 0;
+    for (const Step& step : schedules[0].steps) {
+      EXPECT_LE(step.recvs[0].data.elements, kRoundElementsMax);
+      if (step.recvs[0].last) {
+        EXPECT_EQ(covered, step.recvs[0].data.offset);
+        covered += step.recvs[0].data.elements;
+      }
+    }
+    EXPECT_EQ(elements, covered);
+    EXPECT_LE(schedules[0].scratch_elements, 2 * kRoundElementsMax);
+    EXPECT_EQ(world == 2 ? 0u : 2 * ((elements + 5) / 6), schedules[0].scratch_elements);
+    for (Rank r = 0; r < world; ++r) {
+      const Placement in_place{0, r * elements, world * elements};
+      EXPECT_EQ("", test::hazards(schedules[r], in_place, world * elements, elements));
+    }
+  }
+}
+
+// Every range of this schedule is a multiple of a round: with a round as the unit it is small enough to run.
+TEST(ScheduleRounds, ComputeTheirCollective) {
+  const Case c{Op::reduce_scatter, Algorithm::ring, 4, 3};
+  std::vector<Schedule> schedules;
+  for (Rank r = 0; r < c.world; ++r) {
+    Schedule s = make_schedule({c.op, c.algorithm, r, c.world, c.elements * kRoundElementsMax, 0, true});
+    const auto shrink = [](std::uint64_t& elements) {
+      ASSERT_EQ(0u, elements % kRoundElementsMax);
+      elements /= kRoundElementsMax;
+    };
+    shrink(s.scratch_elements);
+    for (Step& step : s.steps) {
+      for (auto* moves : {&step.sends, &step.recvs}) {
+        for (Move& move : *moves) {
+          for (auto* value : {&move.data.offset, &move.data.elements, &move.local.offset,
+                              &move.local.elements, &move.element_offset}) {
+            shrink(*value);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(3u * (c.world - 1), s.steps.size());
+    schedules.push_back(std::move(s));
+  }
+  for (const bool in_place : {false, true}) {
+    Case form = c;
+    form.in_place = in_place;
+    std::vector<Placement> places;
+    for (Rank r = 0; r < c.world; ++r) places.push_back(place(form, r));
+    for (const Order order : {Order::sends_first, Order::recvs_first, Order::reversed, Order::random}) {
+      const test::Outcome outcome = simulate(schedules, places, input_elements(form), {order, 5, 1, 1});
+      ASSERT_EQ("", outcome.problem);
+      ASSERT_NO_FATAL_FAILURE(expect_results(form, places, outcome));
+    }
+  }
+}
+
+TEST(ScheduleRounds, StepsFitSixteenBits) {
+  const Schedule s =
+      make_schedule({Op::reduce_scatter, Algorithm::ring, 0, 1024, kRoundElementsMax * 1000, 0, true});
+  EXPECT_LE(s.steps.size(), 0xFFFFu);
+}
+
+TEST(ScheduleTable, SupportIsExact) {
+  for (const Op op : all_ops()) {
+    const bool heavy = op == Op::all_reduce || op == Op::reduce_scatter || op == Op::all_gather;
+    for (const Algorithm algorithm : all_algorithms()) {
+      const bool known = heavy ? algorithm == Algorithm::ring || algorithm == Algorithm::one_hop
+                               : op != Op::send && algorithm == Algorithm::direct;
+      EXPECT_EQ(known, algorithm_supported(op, algorithm)) << to_string(op) << " " << to_string(algorithm);
+    }
+    if (op == Op::send) continue;
+    for (const std::uint64_t bytes : {0ull, 1ull << 10, 1ull << 30}) {
+      for (const std::uint16_t world : worlds({1, 2, 8, 64, 1024})) {
+        EXPECT_TRUE(algorithm_supported(op, default_algorithm(op, world, bytes)));
+      }
+    }
+  }
+}
+
+// The simulator itself must find what is wrong.
+TEST(ScheduleSimulator, SeesAHazardAMismatchAndADeadlock) {
+  const Case c{Op::reduce_scatter, Algorithm::ring, 3, 4};
+  std::vector<Placement> places;
+  for (Rank r = 0; r < 3; ++r) places.push_back(place(c, r));
+  const auto with = [&](auto change) {
+    std::vector<Schedule> schedules = schedules_of(c);
+    change(schedules);
+    return schedules;
+  };
+  const auto problem = [&](const std::vector<Schedule>& schedules, Order order) {
+    return simulate(schedules, places, 12, {order, 0, 1, 1'000'000}).problem;
+  };
+  // Receiving into the half that is being sent: right when sends go first, and caught statically.
+  const auto one_half = with([](auto& s) { s[0].steps[1].recvs[0].data = s[0].steps[1].sends[0].data; });
+  EXPECT_EQ("step 1: a receive overwrites what is sent", test::hazards(one_half[0], places[0], 12, 4));
+  const auto shorter = with([](auto& s) { s[1].steps[0].sends[0].data.elements = 3; });
+  EXPECT_NE("", test::mismatch(shorter));
+  EXPECT_NE("", problem(shorter, Order::sends_first));
+  const auto silent = with([](auto& s) { s[1].steps[0].sends.clear(); });
+  EXPECT_NE("", test::mismatch(silent));
+  EXPECT_NE("", problem(silent, Order::sends_first));
+  const auto unwritten = with([](auto& s) { s[2].steps[0].sends[0].data = {Buffer::scratch, 0, 4}; });
+  EXPECT_EQ("rank 2 step 0: sends memory that nobody has written", problem(unwritten, Order::sends_first));
+}
+
+TEST(ScheduleSimulator, LateReadsAreTried) {
+  // Rank 0 swaps with rank 1 in one place: legal for nobody, and wrong exactly when a read comes late.
+  std::vector<Schedule> schedules(2);
+  for (Rank r = 0; r < 2; ++r) {
+    schedules[r].rank = r;
+    schedules[r].world = 2;
+    Move move;
+    move.peer = static_cast<Rank>(1 - r);
+    move.data = {Buffer::output, 0, 2};
+    Step step;
+    step.sends.push_back(move);
+    step.recvs.push_back(move);
+    schedules[r].steps.push_back(step);
+  }
+  const std::vector<Placement> places(2, Placement{0, 0, 2});
+  const auto late = simulate(schedules, places, 2, {Order::recvs_first, 0, 2, 1'000'000});
+  EXPECT_TRUE(late.memory[0] == late.memory[1]);  // both hold one rank's values: the other's are lost
+  const auto early = simulate(schedules, places, 2, {Order::sends_first, 0, 2, 1'000'000});
+  EXPECT_FALSE(early.memory[0] == early.memory[1]);
+  EXPECT_EQ("step 0: a receive overwrites what is sent", test::hazards(schedules[0], places[0], 2, 2));
+}
+
+}  // namespace
+}  // namespace sealring
