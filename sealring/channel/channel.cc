@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sealring/channel/moves.h"
+#include "sealring/channel/plain_moves.h"
 
 namespace sealring {
 namespace {
@@ -26,6 +27,11 @@ class MoveBuilder {
         tools_{channel.cipher_, channel.verdict_, channel.counters_, *channel.workers_, channel.config_} {}
 
   void add(const OutgoingMove& move, Kind kind, KeyLine& line, SealPermit permit) {
+    if (zero_copy() && move.peers.size() == 1 && move.scale == 1.0) {
+      plain_sources_.push_back(std::make_unique<PlainSource>(tools_, layout(move.elements), move.data));
+      sends_.push_back({channel_.stream(move.peers[0], kind), plain_sources_.back().get()});
+      return;
+    }
     SealedMove sealed{&line.key(), std::move(permit), first_context(move.step, move.elements, move.element_offset, kind),
                       layout(move.elements), move.data, move.scale};
     sealed.context.epoch = line.key().epoch();
@@ -46,6 +52,11 @@ class MoveBuilder {
   }
 
   void add(const IncomingMove& move, Kind kind, const KeyLine& line, std::uint64_t first_number) {
+    if (zero_copy() && move.local == nullptr) {
+      plain_sinks_.push_back(std::make_unique<PlainSink>(tools_, layout(move.elements), move.dst));
+      recvs_.push_back({channel_.stream(move.peer, kind), plain_sinks_.back().get()});
+      return;
+    }
     sinks_.push_back(std::make_unique<OpenSink>(tools_, opened(move, kind, line, first_number)));
     recvs_.push_back({channel_.stream(move.peer, kind), sinks_.back().get()});
   }
@@ -97,6 +108,8 @@ class MoveBuilder {
   }
 
  private:
+  bool zero_copy() const { return channel_.suite_ == Suite::plain && !channel_.config_.emulation; }
+
   std::uint64_t crypto_ns() const {
     return channel_.counters_.seal_ns.load(std::memory_order_relaxed) +
            channel_.counters_.open_ns.load(std::memory_order_relaxed);
@@ -111,8 +124,10 @@ class MoveBuilder {
       return std::min(segments, end);
     };
     for (auto& source : sources_) source->set_limit(limit(source->segments()));
+    for (auto& source : plain_sources_) source->set_limit(limit(source->segments()));
     for (auto& record : records_) (void)limit(record->segments());
     for (auto& sink : sinks_) sink->set_limit(limit(sink->segments()));
+    for (auto& sink : plain_sinks_) sink->set_limit(limit(sink->segments()));
     for (auto& reduction : reductions_) reduction->set_limit(limit(reduction->segments()));
     return last;
   }
@@ -139,6 +154,8 @@ class MoveBuilder {
   std::vector<std::unique_ptr<MulticastRecord>> records_;
   std::vector<std::unique_ptr<MulticastSource>> multicasts_;
   std::vector<std::unique_ptr<OpenSink>> sinks_;
+  std::vector<std::unique_ptr<PlainSource>> plain_sources_;
+  std::vector<std::unique_ptr<PlainSink>> plain_sinks_;
   std::vector<std::unique_ptr<OrderedReduction>> reductions_;
   std::vector<Send> sends_;
   std::vector<Recv> recvs_;
