@@ -22,13 +22,15 @@ configured wrongly.)";
 
 void line(std::string_view name, const std::string& value) { fmt::print("  {:<22} {}\n", name, value); }
 
-std::string gib(std::uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1u << 30)); }
+std::string gib(std::uint64_t bytes) {
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1u << 30));
+}
 
 void print_machine(const Machine& machine) {
   fmt::print("Machine\n");
   line("CPU", fmt::format("{} ({})", machine.cpu, machine.architecture));
-  line("cores", fmt::format("{} cores, {} logical CPUs, {} usable by this process", machine.cores, machine.threads,
-                            machine.usable_threads));
+  line("cores", fmt::format("{} cores, {} logical CPUs, {} usable by this process", machine.cores,
+                            machine.threads, machine.usable_threads));
   line("memory, L3 cache", gib(machine.memory_bytes) + ", " + gib(machine.l3_bytes));
   const auto has = [&](std::string_view name) {
     for (const std::string& feature : machine.crypto_features) {
@@ -40,24 +42,29 @@ void print_machine(const Machine& machine) {
   line("AES instructions", !aes          ? "no: AES-GCM will be slow, consider chacha20-poly1305"
                            : has("vaes") ? "AES and VAES (several blocks an instruction)"
                                          : "AES, one block an instruction");
-  line("carry-less multiply", has("vpclmulqdq")                    ? "VPCLMULQDQ"
+  line("carry-less multiply", has("vpclmulqdq")                  ? "VPCLMULQDQ"
                               : has("pclmulqdq") || has("pmull") ? "yes, one product an instruction"
                                                                  : "no");
   line("OpenSSL", machine.openssl);
-  line("GPU", machine.gpus.empty() ? "none" : fmt::format("{} x {}", machine.gpus.size(), machine.gpus.front()));
+  line("GPU",
+       machine.gpus.empty() ? "none" : fmt::format("{} x {}", machine.gpus.size(), machine.gpus.front()));
   line("confidential computing", machine.cc);
-  if (machine.virtualization == "hypervisor") line("", "this is a virtual machine: its host can read its memory");
+  if (machine.virtualization == "hypervisor")
+    line("", "this is a virtual machine: its host can read its memory");
   if (machine.load_before > 0.5) {
-    line("load", fmt::format("{:.1f}: other programs are running, measurements will be noisy", machine.load_before));
+    line("load",
+         fmt::format("{:.1f}: other programs are running, measurements will be noisy", machine.load_before));
   }
 }
 
 void print_rates() {
   fmt::print("\nOne core, measured just now, 256 KiB segments (payload rate)\n");
   for (const Suite suite : {Suite::aes_256_gcm, Suite::aes_128_gcm, Suite::chacha20_poly1305}) {
-    const auto rate = measure_cipher_rate({.suite = suite, .total_bytes = 64u << 20, .least_ns = 150'000'000});
-    line(to_string(suite), rate ? fmt::format("seal {:.2f} GB/s, open {:.2f} GB/s", rate->seal_gb_s, rate->open_gb_s)
-                                : rate.error().message());
+    const auto rate =
+        measure_cipher_rate({.suite = suite, .total_bytes = 64u << 20, .least_ns = 150'000'000});
+    line(to_string(suite),
+         rate ? fmt::format("seal {:.2f} GB/s, open {:.2f} GB/s", rate->seal_gb_s, rate->open_gb_s)
+              : rate.error().message());
   }
 }
 
@@ -76,10 +83,12 @@ bool print_configuration(const Environment& environment) {
   line("suite", fmt::format("{}{}", to_string(suite), environment.suite ? "" : " (default)"));
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    line("open files", fmt::format("{}{}", limit.rlim_cur, limit.rlim_cur < 1024 ? ": low for many ranks" : ""));
+    line("open files",
+         fmt::format("{}{}", limit.rlim_cur, limit.rlim_cur < 1024 ? ": low for many ranks" : ""));
   }
   if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
-    line("locked memory", limit.rlim_cur == RLIM_INFINITY ? "unlimited" : fmt::format("{} KiB", limit.rlim_cur / 1024));
+    line("locked memory",
+         limit.rlim_cur == RLIM_INFINITY ? "unlimited" : fmt::format("{} KiB", limit.rlim_cur / 1024));
   }
   return good;
 }
@@ -93,12 +102,13 @@ void print_deployment(const Machine& machine) {
   line("messages safe from", std::string(guess.row->protects));
   line("identity", "job key, not attested: it keeps out whoever does not hold the key,");
   line("", "not those who administer the machines");
-  line("not protected", "memory, disks, checkpoints, logs; sizes and times of messages; a rank that is itself hostile");
+  line("not protected",
+       "memory, disks, checkpoints, logs; sizes and times of messages; a rank that is itself hostile");
   fmt::print("\nAll deployments (* this machine)\n");
   for (const Deployment& each : deployments()) {
     fmt::print("{} {}{}\n      path       {}\n      safe from  {}\n      note       {}\n",
-               &each == guess.row ? "*" : " ", each.name, each.available ? "" : "  [not in this release]", each.path,
-               each.protects, each.notes);
+               &each == guess.row ? "*" : " ", each.name, each.available ? "" : "  [not in this release]",
+               each.path, each.protects, each.notes);
   }
 }
 

@@ -16,15 +16,24 @@ constexpr const char* kFooter = R"(Examples:
 /// Where in the life of a job codes of this range come from.
 std::string_view origin_of(Code code) {
   switch (static_cast<unsigned>(code) / 100) {
-    case 0: return "";
-    case 1: return "this process: its arguments, environment, files, ports or memory";
-    case 2: return "the start of a session: the ranks' first messages; no key existed yet";
-    case 3: return "the start of a session: a CPU's attestation evidence; no key was released";
-    case 4: return "the start of a session: a GPU's attestation evidence; no key was released";
-    case 5: return "the start of a session: proof of the keys between two ranks; no key was released";
-    case 6: return "the running session: data or control; the session is over on every rank, outputs are poisoned";
-    case 7: return "the running session: refused locally before anything was sealed";
-    default: return "";
+    case 0:
+      return "";
+    case 1:
+      return "this process: its arguments, environment, files, ports or memory";
+    case 2:
+      return "the start of a session: the ranks' first messages; no key existed yet";
+    case 3:
+      return "the start of a session: a CPU's attestation evidence; no key was released";
+    case 4:
+      return "the start of a session: a GPU's attestation evidence; no key was released";
+    case 5:
+      return "the start of a session: proof of the keys between two ranks; no key was released";
+    case 6:
+      return "the running session: data or control; the session is over on every rank, outputs are poisoned";
+    case 7:
+      return "the running session: refused locally before anything was sealed";
+    default:
+      return "";
   }
 }
 
@@ -52,8 +61,9 @@ int explain(const std::string& text, bool all) {
   std::string upper = text;
   for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   const std::string near = nearest(upper, names);
-  return print_usage("explain", fmt::format("there is no code \"{}\"{}", text,
-                                            near.empty() ? "; --all lists them" : "; did you mean " + near + "?"));
+  return print_usage("explain",
+                     fmt::format("there is no code \"{}\"{}", text,
+                                 near.empty() ? "; --all lists them" : "; did you mean " + near + "?"));
 }
 
 }  // namespace

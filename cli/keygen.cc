@@ -27,7 +27,8 @@ int keygen(const std::string& path) {
 }  // namespace
 
 void add_keygen(CLI::App& app, Action& chosen) {
-  CLI::App* verb = app.add_subcommand("keygen", "make the key file by which the ranks of a job know one another");
+  CLI::App* verb =
+      app.add_subcommand("keygen", "make the key file by which the ranks of a job know one another");
   verb->footer(kFooter);
   const auto path = std::make_shared<std::string>();
   verb->add_option("FILE", *path, "the file to create")->required();

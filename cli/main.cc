@@ -51,15 +51,17 @@ int parse_problem(const CLI::App& app, const CLI::ParseError& problem) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Sealed collectives for distributed training: every message between ranks is encrypted and\n"
-               "authenticated. This tool makes keys, measures what sealing costs and explains errors.",
-               "sealring");
+  CLI::App app(
+      "Sealed collectives for distributed training: every message between ranks is encrypted and\n"
+      "authenticated. This tool makes keys, measures what sealing costs and explains errors.",
+      "sealring");
   app.footer(kFooter);
   app.set_version_flag("--version", "sealring 0.1.0");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   Action chosen;
   add_keygen(app, chosen);
+  add_bench(app, chosen);
   add_doctor(app, chosen);
   add_explain(app, chosen);
   try {
@@ -82,8 +84,8 @@ int print_error(const Error& error) {
 }
 
 int print_usage(const std::string& verb, const std::string& what) {
-  std::fprintf(stderr, "sealring %s: %s\nRun `sealring %s --help` for what it takes.\n", verb.c_str(), what.c_str(),
-               verb.c_str());
+  std::fprintf(stderr, "sealring %s: %s\nRun `sealring %s --help` for what it takes.\n", verb.c_str(),
+               what.c_str(), verb.c_str());
   return kExitUsage;
 }
 

@@ -1,8 +1,8 @@
 // The verbs of `sealring`: one file each, which parses, calls the library and prints.
 //
-// A verb registers its options with the parser and, when it is chosen, leaves an action that main() runs after the whole
-// command line was accepted. An action gives the process's exit status: 0 done, 1 an Error was printed, 2 wrong usage,
-// 3 noisier than --max-mad allows.
+// A verb registers its options with the parser and, when it is chosen, leaves an action that main() runs
+// after the whole command line was accepted. An action gives the process's exit status: 0 done, 1 an Error
+// was printed, 2 wrong usage, 3 noisier than --max-mad allows.
 #pragma once
 
 #include <CLI/CLI.hpp>

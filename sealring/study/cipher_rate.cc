@@ -40,8 +40,8 @@ struct Bench {
     SR_TRY(SealPermit permit, sender.take(layout.segments(), spec.total_bytes));
     Stream stream;
     const std::uint64_t start = now_ns();
-    SR_TRY(cipher->seal(SealJob{key.get(), std::move(permit), context, layout, layout.segments(), plaintext.data(),
-                                wire.data()},
+    SR_TRY(cipher->seal(SealJob{key.get(), std::move(permit), context, layout, layout.segments(),
+                                plaintext.data(), wire.data()},
                         stream));
     return now_ns() - start;
   }

@@ -22,7 +22,7 @@
 namespace sealring {
 namespace {
 
-constexpr const char* kCryptoFeatures[] = {"aes",  "vaes",    "pclmulqdq", "vpclmulqdq", "avx2",
+constexpr const char* kCryptoFeatures[] = {"aes",     "vaes",   "pclmulqdq", "vpclmulqdq", "avx2",
                                            "avx512f", "sha_ni", "pmull",     "sha2"};
 
 /// The first value of a "name : value" line of /proc/cpuinfo.
@@ -37,7 +37,8 @@ std::string cpuinfo(const std::string& name) {
   return {};
 }
 
-/// OpenSSL stays in crypto/ and device/cpu; for the record only the version of the library in this process is asked.
+/// OpenSSL stays in crypto/ and device/cpu; for the record only the version of the library in this process is
+/// asked.
 std::string openssl_version() {
   using Version = const char* (*)(int);
   const auto version = reinterpret_cast<Version>(dlsym(RTLD_DEFAULT, "OpenSSL_version"));
@@ -65,8 +66,8 @@ void read_topology(Machine& machine) {
 std::vector<std::string> find_gpus() {
   std::vector<std::string> out;
   std::error_code problem;
-  for (std::filesystem::directory_iterator at("/proc/driver/nvidia/gpus", problem), end; !problem && at != end;
-       at.increment(problem)) {
+  for (std::filesystem::directory_iterator at("/proc/driver/nvidia/gpus", problem), end;
+       !problem && at != end; at.increment(problem)) {
     std::ifstream in(at->path() / "information");
     std::string name = "NVIDIA GPU";
     for (std::string line; std::getline(in, line);) {
@@ -119,10 +120,12 @@ Machine read_machine() {
 }
 
 std::string describe(const Machine& machine) {
-  std::string out = fmt::format("{}, {} of {} logical CPUs usable", machine.cpu.empty() ? "unknown CPU" : machine.cpu,
-                                machine.usable_threads, machine.threads);
+  std::string out =
+      fmt::format("{}, {} of {} logical CPUs usable", machine.cpu.empty() ? "unknown CPU" : machine.cpu,
+                  machine.usable_threads, machine.threads);
   if (machine.virtualization == "hypervisor") out += ", virtual machine";
-  out += machine.gpus.empty() ? ", no GPU" : fmt::format(", {} x {}", machine.gpus.size(), machine.gpus.front());
+  out +=
+      machine.gpus.empty() ? ", no GPU" : fmt::format(", {} x {}", machine.gpus.size(), machine.gpus.front());
   return out + ", " + machine.cc;
 }
 
@@ -150,8 +153,8 @@ Result<void> pin_process(const std::vector<unsigned>& cpus) {
   CPU_ZERO(&set);
   for (const unsigned cpu : cpus) CPU_SET(cpu, &set);
   if (sched_setaffinity(0, sizeof set, &set) == 0) return {};
-  return fail(Code::invalid_argument, "study.pin", fmt::format("cannot pin to CPUs {}: {}", fmt::join(cpus, ","),
-                                                               std::strerror(errno)),
+  return fail(Code::invalid_argument, "study.pin",
+              fmt::format("cannot pin to CPUs {}: {}", fmt::join(cpus, ","), std::strerror(errno)),
               "leave --pin out, or run where these CPUs may be used");
 }
 
@@ -159,7 +162,8 @@ std::uint64_t process_cpu_ns() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const auto ns = [](const timeval& t) {
-    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000ull + static_cast<std::uint64_t>(t.tv_usec) * 1000ull;
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000ull +
+           static_cast<std::uint64_t>(t.tv_usec) * 1000ull;
   };
   return ns(usage.ru_utime) + ns(usage.ru_stime);
 }

@@ -27,7 +27,7 @@ constexpr std::size_t kOutputBytesMax = 16u << 20;
 
 tl::unexpected<Error> system_error(Code code, const std::string& stage, const std::string& what) {
   const int number = errno;
-  const Code real = number == ENOSPC || number == EDQUOT ? Code::no_space
+  const Code real = number == ENOSPC || number == EDQUOT   ? Code::no_space
                     : number == EMFILE || number == ENFILE ? Code::fd_limit
                     : number == ENOMEM                     ? Code::out_of_memory
                                                            : code;
@@ -194,7 +194,8 @@ Result<void> Process::write_line(const std::string& line) {
   while (done < text.size()) {
     const ssize_t count = ::write(input_, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return system_error(Code::peer_lost, "process.write", fmt::format("process {} has ended", pid_));
+    if (count <= 0)
+      return system_error(Code::peer_lost, "process.write", fmt::format("process {} has ended", pid_));
     done += static_cast<std::size_t>(count);
   }
   return {};

@@ -15,10 +15,10 @@
 
 namespace sealring {
 
-/// What to start. The child gets standard input, output and error as told, `keep` descriptors under their own numbers,
-/// and nothing else; it dies with this process (PR_SET_PDEATHSIG).
+/// What to start. The child gets standard input, output and error as told, `keep` descriptors under their own
+/// numbers, and nothing else; it dies with this process (PR_SET_PDEATHSIG).
 struct ProcessSpec {
-  std::vector<std::string> arguments;              ///< argv; argv[0] is searched in PATH unless it has a slash
+  std::vector<std::string> arguments;  ///< argv; argv[0] is searched in PATH unless it has a slash
   std::map<std::string, std::string> environment;  ///< added to this process's
   std::vector<unsigned> cpus;                      ///< pinned to; empty: not
   bool pipe_input = false;                         ///< else /dev/null
@@ -39,8 +39,8 @@ class Process {
   pid_t pid() const { return pid_; }
   /// Writes one line to the child's input. Errors: PEER_LOST when it has ended.
   Result<void> write_line(const std::string& line);
-  /// Reads one line of the child's output, without its end. Errors: TIMEOUT; PEER_LOST at the end of the output.
-  /// A line over 16 MiB is MALFORMED.
+  /// Reads one line of the child's output, without its end. Errors: TIMEOUT; PEER_LOST at the end of the
+  /// output. A line over 16 MiB is MALFORMED.
   Result<std::string> read_line(Deadline deadline);
   /// Everything until the output ends. Errors: TIMEOUT, MALFORMED over 16 MiB.
   Result<std::string> read_all(Deadline deadline);
@@ -79,8 +79,8 @@ class PrivateDirectory {
   std::string path_;
 };
 
-/// A pipe that holds `secret` and is at its end then: the reading descriptor, close-on-exec off for the child that is
-/// told its number. At most 4096 bytes. Errors: FD_LIMIT.
+/// A pipe that holds `secret` and is at its end then: the reading descriptor, close-on-exec off for the child
+/// that is told its number. At most 4096 bytes. Errors: FD_LIMIT.
 Result<int> pipe_with(const SecretBytes& secret);
 /// Reads such a descriptor whole and closes it. Errors: KEY_FILE.
 Result<SecretBytes> read_secret(int descriptor);

@@ -122,7 +122,8 @@ RatioSummary summarize_ratios(std::span<const double> block_ratios) {
 bool indistinguishable(const RatioSummary& summary, const std::optional<Interval>& same_against_same) {
   if (!summary.interval) return true;
   if (summary.interval->low <= 1 && 1 <= summary.interval->high) return true;
-  return same_against_same && same_against_same->low <= summary.ratio && summary.ratio <= same_against_same->high;
+  return same_against_same && same_against_same->low <= summary.ratio &&
+         summary.ratio <= same_against_same->high;
 }
 
 Verdict judge_at_most(const RatioSummary& summary, double limit) {
@@ -139,10 +140,14 @@ Verdict judge_at_least(const RatioSummary& summary, double limit) {
 
 std::string_view to_string(Verdict verdict) {
   switch (verdict) {
-    case Verdict::met: return "met";
-    case Verdict::missed: return "missed";
-    case Verdict::undecided: return "undecided";
-    case Verdict::not_run: return "not run";
+    case Verdict::met:
+      return "met";
+    case Verdict::missed:
+      return "missed";
+    case Verdict::undecided:
+      return "undecided";
+    case Verdict::not_run:
+      return "not run";
   }
   return "?";
 }

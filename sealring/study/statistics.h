@@ -1,7 +1,8 @@
 // Medians, ratios within blocks and their 95 % t-interval: the arithmetic behind every number of the study.
 //
-// A block runs all cases once, interleaved. A case's ratio in a block is its median over its baseline's median of the
-// SAME block; the result is the median of the ratios over blocks, with a t-interval on their logarithms.
+// A block runs all cases once, interleaved. A case's ratio in a block is its median over its baseline's
+// median of the SAME block; the result is the median of the ratios over blocks, with a t-interval on their
+// logarithms.
 #pragma once
 
 #include <cstdint>
@@ -31,23 +32,24 @@ double student_t_quantile(double p, double degrees);
 struct Interval {
   double low = 0, high = 0;
 };
-/// exp(mean(log) +- t(0.975, n-1) * s / sqrt(n)); nullopt for fewer than two values or one that is not positive.
+/// exp(mean(log) +- t(0.975, n-1) * s / sqrt(n)); nullopt for fewer than two values or one that is not
+/// positive.
 std::optional<Interval> log_ratio_interval(std::span<const double> ratios);
 
-inline constexpr std::size_t kBlocksForResult = 5;   ///< fewer is a preview, without an interval
+inline constexpr std::size_t kBlocksForResult = 5;  ///< fewer is a preview, without an interval
 inline constexpr std::size_t kBlocksForHeadline = 10;
 
 /// The verdict on one case against its baseline.
 struct RatioSummary {
-  double ratio = 0;                   ///< median over blocks
-  std::optional<Interval> interval;   ///< only with kBlocksForResult blocks or more
+  double ratio = 0;                  ///< median over blocks
+  std::optional<Interval> interval;  ///< only with kBlocksForResult blocks or more
   std::size_t blocks = 0;
   bool preview() const { return blocks < kBlocksForResult; }
 };
 RatioSummary summarize_ratios(std::span<const double> block_ratios);
 
-/// True when `summary` cannot be told from no effect: its own interval holds 1, or its ratio lies inside the interval of
-/// the A/A row. A preview is never distinguishable.
+/// True when `summary` cannot be told from no effect: its own interval holds 1, or its ratio lies inside the
+/// interval of the A/A row. A preview is never distinguishable.
 bool indistinguishable(const RatioSummary& summary, const std::optional<Interval>& same_against_same);
 
 /// "at most" is met by the interval's upper bound, "at least" by its lower; a preview meets nothing.

@@ -1,0 +1,333 @@
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "cli/verbs.h"
+#include "sealring/base/log.h"
+#include "sealring/collective/schedule.h"
+#include "sealring/device/bulk_cipher.h"
+#include "sealring/study/bench_launch.h"
+#include "sealring/study/bench_table.h"
+#include "sealring/study/process.h"
+#include "sealring/study/python_place.h"
+
+namespace sealring::cli {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  sealring bench all_reduce --ranks 2 -b 1K -e 64M -f 4          plain and aes-256-gcm, interleaved
+  sealring bench all_reduce --ranks 2 --suite all -b 16M -e 16M  every suite at one size
+  sealring bench all_reduce --suite gloo,plain,aes-256-gcm --pin next to PyTorch's Gloo, ranks pinned to cores
+  sealring bench all_gather --ranks 4 --dtype bf16 --algorithm ring,one-hop
+  SEALRING_JOB_KEY_FILE=job.key torchrun --no-python --nproc-per-node 2 sealring bench all_reduce
+
+With --ranks the ranks are processes of this machine that share a throwaway job key. Without it, RANK, WORLD_SIZE,
+MASTER_ADDR and MASTER_PORT (as torchrun sets them) place this process in a job, whose key comes from
+SEALRING_JOB_KEY_FILE. Busbw factors are those that nccl-tests derives in doc/PERFORMANCE.md.
+
+Columns:
+)";
+
+struct Options {
+  std::string op, begin = "1K", end = "64M", dtype = "fp32", redop = "sum", transport = "tcp", json;
+  std::vector<std::string> suites{"plain", "aes-256-gcm"}, algorithms{"auto"};
+  double factor = 4;
+  std::string increment;
+  unsigned ranks = 0, iterations = 20, warmup = 5, check = 1, root = 0, lanes = 1, workers = 0;
+  std::string segment = "256K", python;
+  std::uint64_t seed = 1;
+  double timeout_s = 120, mark_mad = 5;
+  std::optional<double> max_mad;
+  bool pin = false;
+};
+
+std::string columns_text() {
+  std::string out = kExamples;
+  for (const BenchColumn& column : bench_columns())
+    out += fmt::format("  {:<10} {}\n", column.name, column.meaning);
+  return out;
+}
+
+Result<std::vector<std::uint64_t>> sizes_of(const Options& options) {
+  SR_TRY(const std::uint64_t begin, parse_bytes(options.begin));
+  SR_TRY(const std::uint64_t end, parse_bytes(options.end));
+  std::uint64_t step = 0;
+  if (!options.increment.empty()) {
+    SR_TRY(step, parse_bytes(options.increment));
+  }
+  if (begin > end || begin == 0 || (step == 0 && !(options.factor > 1))) {
+    return fail(Code::invalid_argument, "bench.size",
+                "sizes must rise from -b to -e, by -f above 1 or -i above 0");
+  }
+  std::vector<std::uint64_t> out;
+  for (std::uint64_t at = begin; at <= end;) {
+    out.push_back(at);
+    const auto next =
+        step > 0 ? at + step
+                 : static_cast<std::uint64_t>(std::llround(options.factor * static_cast<double>(at)));
+    if (next <= at || out.size() > 1000) break;
+    at = next;
+  }
+  return out;
+}
+
+tl::unexpected<Error> unknown(const std::string& what, const std::string& word,
+                              const std::vector<std::string>& known) {
+  const std::string near = nearest(word, known);
+  return fail(Code::invalid_argument, "bench.options", fmt::format("there is no {} \"{}\"", what, word),
+              near.empty() ? fmt::format("known: {}", fmt::join(known, ", ")) : "did you mean " + near + "?");
+}
+
+template <class Values>
+std::vector<std::string> names_of(const Values& values) {
+  std::vector<std::string> out;
+  for (const auto& each : values) out.emplace_back(to_string(each));
+  return out;
+}
+
+/// "all" and "auto" expanded, every suite with every algorithm, Gloo once.
+Result<std::vector<BenchCase>> cases_of(const Options& options, Op op) {
+  std::vector<std::string> suites = options.suites;
+  if (suites == std::vector<std::string>{"all"}) {
+    suites = {"plain", "aes-256-gcm", "aes-128-gcm", "chacha20-poly1305"};
+  }
+  std::vector<std::optional<Algorithm>> algorithms;
+  for (const std::string& name : options.algorithms) {
+    const auto algorithm = parse_algorithm(name);
+    if (name != "auto" && !algorithm) {
+      std::vector<std::string> known = names_of(all_algorithms());
+      known.emplace_back("auto");
+      return unknown("algorithm", name, known);
+    }
+    if (algorithm && !algorithm_supported(op, *algorithm)) {
+      return fail(Code::unsupported, "bench.options",
+                  fmt::format("{} has no algorithm {}", to_string(op), name));
+    }
+    algorithms.push_back(algorithm);
+  }
+  std::vector<BenchCase> out;
+  for (const std::string& name : suites) {
+    if (name == "gloo") {
+      if (op != Op::all_reduce)
+        return fail(Code::unsupported, "bench.options", "gloo is compared for all_reduce only");
+      out.push_back({.gloo = true, .suite = Suite::plain, .algorithm = {}});
+      continue;
+    }
+    const auto suite = parse_suite(name);
+    if (!suite) {
+      std::vector<std::string> known = names_of(all_suites());
+      known.insert(known.end(), {"gloo", "all"});
+      return unknown("suite", name, known);
+    }
+    for (const auto& algorithm : algorithms)
+      out.push_back({.gloo = false, .suite = *suite, .algorithm = algorithm});
+  }
+  const auto sealring_case = [](const BenchCase& each) { return !each.gloo; };
+  if (std::none_of(out.begin(), out.end(), sealring_case)) {
+    return fail(Code::invalid_argument, "bench.options", "gloo alone is no comparison; add plain or a suite");
+  }
+  return out;
+}
+
+Result<BenchSpec> spec_of(const Options& options) {
+  BenchSpec spec;
+  const std::vector<std::string> ops{"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                     "reduce",     "all_to_all",     "sendrecv"};
+  if (std::find(ops.begin(), ops.end(), options.op) == ops.end())
+    return unknown("operation", options.op, ops);
+  spec.op = options.op == "sendrecv" ? Op::send : *parse_op(options.op);
+  const auto dtype = parse_dtype(options.dtype);
+  if (!dtype) return unknown("type", options.dtype, names_of(all_dtypes()));
+  const auto redop = parse_redop(options.redop);
+  if (!redop || *redop == RedOp::none)
+    return unknown("reduction", options.redop, names_of(all_redops().subspan(1)));
+  const bool reduces = spec.op == Op::all_reduce || spec.op == Op::reduce || spec.op == Op::reduce_scatter;
+  if (reduces && !reduction_supported(*dtype, *redop)) {
+    return fail(Code::unsupported, "bench.options",
+                fmt::format("{} of {} does not exist", options.redop, options.dtype));
+  }
+  spec.dtype = *dtype;
+  spec.redop = *redop;
+  SR_TRY(spec.sizes_bytes, sizes_of(options));
+  SR_TRY(spec.cases, cases_of(options, spec.op));
+  SR_TRY(const std::uint64_t segment, parse_bytes(options.segment));
+  if (segment < 16 * 1024 || segment > 1024 * 1024 || segment % 64 != 0) {
+    return fail(Code::invalid_argument, "bench.options", "--segment must be 16K to 1M and a multiple of 64");
+  }
+  if (options.transport != "tcp" && options.transport != "loopback") {
+    return unknown("transport", options.transport, {"tcp", "loopback"});
+  }
+  spec.loopback = options.transport == "loopback";
+  spec.ranks = static_cast<std::uint16_t>(options.ranks);
+  spec.segment_bytes = static_cast<std::uint32_t>(segment);
+  spec.iterations = options.iterations;
+  spec.warmup = options.warmup;
+  spec.check = options.check != 0;
+  spec.root = static_cast<Rank>(options.root);
+  spec.pin = options.pin;
+  spec.seed = options.seed;
+  spec.lanes = options.lanes;
+  spec.workers = options.workers;
+  spec.timeout_s = options.timeout_s;
+  spec.mark_mad_percent = options.mark_mad;
+  spec.max_mad_percent = options.max_mad;
+  spec.json_path = options.json;
+  const PythonPlace python = find_python(options.python);
+  spec.python = python.interpreter;
+  spec.python_path = python.path;
+  spec.commit = commit_of(python.root.empty() ? "." : python.root);
+  return spec;
+}
+
+/// Rank 0's side: prints rows as they come, keeps them for the JSON.
+struct Printer {
+  const BenchSpec& spec;
+  Machine machine;
+  std::vector<BenchRow> rows = {};
+
+  BenchReporter reporter() {
+    BenchReporter out;
+    out.start = [this](const std::vector<SealringEngine*>& engines) {
+      fmt::print("{}", bench_head(spec, machine, engines));
+      std::fflush(stdout);
+    };
+    out.row = [this](const BenchRow& row) {
+      fmt::print("{}", bench_line(spec, row));
+      std::fflush(stdout);
+      rows.push_back(row);
+    };
+    return out;
+  }
+
+  /// Exit status of a run that measured everything.
+  int finish() const {
+    fmt::print("{}", bench_foot(spec, rows));
+    if (!spec.json_path.empty()) {
+      if (const auto written = write_file(spec.json_path, bench_json(spec, machine, rows)); !written) {
+        return print_error(written.error());
+      }
+    }
+    double worst = 0;
+    std::uint64_t wrong = 0;
+    for (const BenchRow& row : rows) {
+      worst = std::max(worst, row.mad_percent);
+      wrong += row.wrong.value_or(0);
+    }
+    if (wrong > 0) return kExitError;
+    if (!spec.max_mad_percent || worst <= *spec.max_mad_percent) return kExitDone;
+    Error error;
+    error.code = Code::noise;
+    error.stage = "bench";
+    error.what = fmt::format("a row's median absolute deviation is {:.1f} %", worst);
+    error.expected = fmt::format("{}%", *spec.max_mad_percent);
+    print_error(error);
+    return kExitNoise;
+  }
+};
+
+int run_bench(const Options& options) {
+  auto spec = spec_of(options);
+  if (!spec) {
+    fmt::print(stderr, "{}\n", spec.error().message());
+    return kExitUsage;
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+  const auto launched = read_launched_rank();
+  if (!launched) return print_error(launched.error());
+  if (options.ranks == 0 && *launched) {
+    const auto environment = Environment::read();
+    if (!environment) return print_error(environment.error());
+    spec->ranks = (*launched)->world;
+    Printer printer{*spec, read_machine()};
+    const auto done = run_launched_bench_rank(*spec, **launched, *environment, printer.reporter());
+    if (!done) return print_error(done.error());
+    return (*launched)->rank == 0 ? printer.finish() : kExitDone;
+  }
+  if (options.ranks == 0) spec->ranks = 2;
+  if (spec->root >= spec->ranks) return print_usage("bench", "--root must be a rank");
+  if (!spec->loopback) {
+    const auto status = launch_local_bench(*spec);
+    return status ? *status : print_error(status.error());
+  }
+  Printer printer{*spec, read_machine()};
+  const auto done = run_loopback_bench(*spec, printer.reporter());
+  return done ? printer.finish() : print_error(done.error());
+}
+
+struct RankOptions {
+  std::string spec, directory;
+  unsigned rank = 0;
+  int key_descriptor = -1;
+};
+
+int run_rank(const RankOptions& options) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const auto text = read_file(options.spec, 1u << 20);
+  if (!text) return print_error(text.error());
+  const auto spec = BenchSpec::from_json(*text);
+  if (!spec) return print_error(spec.error());
+  const auto rank = static_cast<Rank>(options.rank);
+  Printer printer{*spec, rank == 0 ? read_machine() : Machine{}};
+  const auto done =
+      run_local_bench_rank(*spec, rank, options.key_descriptor, options.directory, printer.reporter());
+  if (!done) return print_error(done.error());
+  return rank == 0 ? printer.finish() : kExitDone;
+}
+
+void add_options(CLI::App* verb, Options& o) {
+  verb->add_option("OPERATION", o.op,
+                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all or sendrecv")
+      ->required();
+  verb->add_option("--ranks", o.ranks, "start this many local ranks (2 without a launcher)")
+      ->check(CLI::Range(2, 64));
+  verb->add_option("-b,--begin", o.begin, "smallest size (1K)");
+  verb->add_option("-e,--end", o.end, "largest size (64M)");
+  verb->add_option("-f,--factor", o.factor, "multiply sizes by this (4)");
+  verb->add_option("-i,--increment", o.increment, "add this to sizes instead");
+  verb->add_option("-n,--iterations", o.iterations, "samples a case (20)")->check(CLI::Range(1, 100000));
+  verb->add_option("-w,--warmup", o.warmup, "operations before measuring (5)")->check(CLI::Range(0, 10000));
+  verb->add_option("-c,--check", o.check, "1: check results exactly, 0: do not (1)")->check(CLI::Range(0, 1));
+  verb->add_option("--suite", o.suites, "suites, or all; gloo adds PyTorch's Gloo (plain,aes-256-gcm)")
+      ->delimiter(',');
+  verb->add_option("--algorithm", o.algorithms, "schedules: auto, ring, one-hop, ... (auto)")->delimiter(',');
+  verb->add_option("--dtype", o.dtype,
+                   "fp32, fp64, fp16, bf16, int8, int16, int32, int64, uint8 or bool (fp32)");
+  verb->add_option("--redop", o.redop, "sum, avg, premul_sum, min, max or product (sum)");
+  verb->add_option("--root", o.root, "root of broadcast and reduce (0)");
+  verb->add_option("--transport", o.transport, "tcp, or loopback: ranks as threads of one process (tcp)");
+  verb->add_option("--segment", o.segment, "bytes sealed under one tag (256K)");
+  verb->add_option("--lanes", o.lanes, "connections a peer (1)")->check(CLI::Range(1, 16));
+  verb->add_option("--workers", o.workers, "crypto threads a rank beside its own (0)")
+      ->check(CLI::Range(0, 64));
+  verb->add_flag("--pin", o.pin, "pin each rank to its share of the cores");
+  verb->add_option("--seed", o.seed, "draws the order of the cases and the values (1)");
+  verb->add_option("--mark-mad", o.mark_mad, "mark rows noisier than this many percent (5)");
+  verb->add_option("--max-mad", o.max_mad, "exit with 3 if a row is noisier than this many percent");
+  verb->add_option("--json", o.json, "write all samples and the machine record to this file");
+  verb->add_option("--timeout", o.timeout_s, "seconds for each operation and for the start (120)");
+  verb->add_option("--python", o.python,
+                   "interpreter with PyTorch, for gloo (.venv of the source tree, else python3)");
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& chosen) {
+  CLI::App* verb = app.add_subcommand("bench", "time the collectives, sealed and plain");
+  verb->footer([] { return columns_text(); });
+  const auto options = std::make_shared<Options>();
+  add_options(verb, *options);
+  verb->callback([options, &chosen] { chosen = [options] { return run_bench(*options); }; });
+
+  CLI::App* rank = app.add_subcommand(kBenchRankVerb, "one rank of a local benchmark")->group("");
+  const auto rank_options = std::make_shared<RankOptions>();
+  rank->add_option("--spec", rank_options->spec)->required();
+  rank->add_option("--directory", rank_options->directory)->required();
+  rank->add_option("--rank", rank_options->rank)->required();
+  rank->add_option("--key-fd", rank_options->key_descriptor)->required();
+  rank->callback([rank_options, &chosen] { chosen = [rank_options] { return run_rank(*rank_options); }; });
+}
+
+}  // namespace sealring::cli

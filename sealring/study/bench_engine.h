@@ -1,0 +1,70 @@
+// Engine: one of the compared things, ready to run an operation. Made on every rank in the same order.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sealring/collective/communicator.h"
+#include "sealring/study/bench_spec.h"
+
+namespace sealring {
+
+/// One operation on given memory. in_place: the operation's input lies in `out`.
+struct BenchCall {
+  BenchSize size;
+  bool in_place = false;
+  std::byte* in = nullptr;
+  std::byte* out = nullptr;
+};
+
+/// Not thread-safe. Any error is final for the run.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  /// All ranks meet (the engine's own barrier), then `calls` operations run back to back: nanoseconds from
+  /// leaving the barrier to the last verdict on this rank.
+  virtual Result<std::uint64_t> run(const BenchCall& call, unsigned calls) = 0;
+  /// True when run() uses call's memory, so that results can be checked.
+  virtual bool checkable() const = 0;
+  virtual Counters counters() const = 0;
+  /// CPU time (user and system) of the process that does the work.
+  virtual std::uint64_t cpu_ns() const = 0;
+};
+
+/// Where a rank finds the others.
+struct RankPlace {
+  Rank rank = 0;
+  std::shared_ptr<Store> store;
+  std::string prefix;                ///< separates this run in the store
+  std::string rendezvous_directory;  ///< for the Gloo workers' file store; empty: no Gloo
+  std::function<Result<std::unique_ptr<Transport>>()> make_transport;
+};
+
+/// A session with a communicator of all ranks. Suite plain runs under the study identity, all others under
+/// the job key.
+struct SealringEngine final : Engine {
+  static Result<std::unique_ptr<SealringEngine>> make(const BenchSpec& spec, const BenchCase& bench_case,
+                                                      std::size_t case_index, const RankPlace& place,
+                                                      const JobKey& key);
+  Result<std::uint64_t> run(const BenchCall& call, unsigned calls) override;
+  bool checkable() const override { return true; }
+  Counters counters() const override { return communicator->counters(); }
+  std::uint64_t cpu_ns() const override;
+
+  /// Collects `values` of every rank at rank 0, in rank order; elsewhere gives an empty list.
+  Result<std::vector<double>> gather(const std::vector<double>& values);
+  /// Rank 0's value on every rank.
+  Result<double> from_rank_0(double value);
+  Result<void> wait(Result<Ticket> ticket);
+
+  BenchSpec spec;
+  std::shared_ptr<Session> session;
+  std::shared_ptr<Communicator> communicator;
+};
+
+/// PyTorch's Gloo in a Python child of this rank, which inherits its CPUs. The child times itself; pipes
+/// carry commands and nanoseconds only.
+Result<std::unique_ptr<Engine>> make_gloo_engine(const BenchSpec& spec, const RankPlace& place);
+
+}  // namespace sealring
