@@ -9,12 +9,14 @@
 
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cpu/half_blocks.h"
+#include "sealring/device/cpu/vector_level.h"
 #include "sealring/primitives/reductions.h"
 #include "tests/primitives/half_reference.h"
 
 namespace sealring {
 namespace {
 
+using cpu::VectorLevel;
 using Memory = std::vector<std::byte>;
 
 // --- the reference: one element at a time, in the widest type that makes it obvious ---
@@ -227,10 +229,20 @@ struct Case {
   int alias = -1;  ///< dst is this source
 };
 
-void check(DType dtype, RedOp redop, const Case& c, std::mt19937_64& random) {
-  SCOPED_TRACE(testing::Message() << to_string(dtype) << " " << to_string(redop) << " elements " << c.elements
-                                  << " sources " << c.sources << " alignment " << c.alignment << " divisor "
-                                  << c.divisor << " scale " << c.scale << " alias " << c.alias);
+// At every level that this processor runs, up to the one that reduce_cpu takes.
+std::vector<VectorLevel> levels() {
+  std::vector<VectorLevel> out;
+  for (const VectorLevel level : {VectorLevel::portable, VectorLevel::avx2, VectorLevel::avx512}) {
+    if (level <= cpu::vector_level_max()) out.push_back(level);
+  }
+  return out;
+}
+
+void check_at(VectorLevel level, DType dtype, RedOp redop, const Case& c, std::mt19937_64& random) {
+  SCOPED_TRACE(testing::Message() << "level " << static_cast<int>(level) << " " << to_string(dtype) << " "
+                                  << to_string(redop) << " elements " << c.elements << " sources "
+                                  << c.sources << " alignment " << c.alignment << " divisor " << c.divisor
+                                  << " scale " << c.scale << " alias " << c.alias);
   const std::uint64_t bytes = c.elements * dtype_bytes(dtype);
   std::vector<Memory> inputs;
   std::vector<const std::byte*> sources;
@@ -254,10 +266,14 @@ void check(DType dtype, RedOp redop, const Case& c, std::mt19937_64& random) {
   job.divisor = c.divisor;
   job.scale = c.scale;
   const Memory wanted = reference(job);
-  ASSERT_TRUE(reduce_cpu(job).has_value());
+  ASSERT_TRUE(cpu::reduce_at(level, job).has_value());
   ASSERT_NO_FATAL_FAILURE(expect_equal(dtype, wanted, dst));
   for (const std::byte* at = holder.data(); at < dst; ++at) ASSERT_EQ(kGuard, *at);
   for (const std::byte* at = dst + bytes; at < holder.data() + holder.size(); ++at) ASSERT_EQ(kGuard, *at);
+}
+
+void check(DType dtype, RedOp redop, const Case& c, std::mt19937_64& random) {
+  for (const VectorLevel level : levels()) ASSERT_NO_FATAL_FAILURE(check_at(level, dtype, redop, c, random));
 }
 
 class ReduceTable : public testing::TestWithParam<DType> {};
@@ -357,28 +373,30 @@ TEST(ReduceSupport, OutsideTheTableIsUnsupportedAndTouchesNothing) {
   }
 }
 
-TEST(HalfBlocks, InstructionsAndPortableCodeGiveTheSameBits) {
-  std::vector<std::uint16_t> codes(65536);
+TEST(HalfBlocks, EveryLevelGivesTheSameBits) {
+  const cpu::HalfBlocks& portable = cpu::half_blocks(VectorLevel::portable);
+  std::vector<std::uint16_t> codes(65536 + 7);
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint16_t>(i);
-  const auto* bytes = reinterpret_cast<const std::byte*>(codes.data());
-  std::vector<float> fast(65536), slow(65536);
-  cpu::half_blocks().widen(bytes, fast.data(), fast.size());
-  cpu::half_blocks_portable().widen(bytes, slow.data(), slow.size());
-  EXPECT_EQ(0, std::memcmp(fast.data(), slow.data(), 4 * fast.size()));
-
   std::mt19937 random(3);
-  std::vector<std::uint16_t> fast_codes(65536), slow_codes(65536);
-  for (int round = 0; round < 16; ++round) {
-    for (float& value : fast) value = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
-    // Also the range of binary16 itself, which few random exponents meet.
-    for (std::size_t i = 0; i < fast.size(); i += 2) {
-      const std::uint32_t exponent = 127 - 28 + static_cast<std::uint32_t>(random() % 46);
-      fast[i] = std::bit_cast<float>((exponent << 23) | static_cast<std::uint32_t>(random() & 0x807FFFFFu));
-    }
-    cpu::half_blocks().narrow(fast.data(), reinterpret_cast<std::byte*>(fast_codes.data()), fast.size());
-    cpu::half_blocks_portable().narrow(fast.data(), reinterpret_cast<std::byte*>(slow_codes.data()),
-                                       fast.size());
-    ASSERT_EQ(fast_codes, slow_codes);
+  std::vector<float> values(codes.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // Every other one in the range of binary16 itself, which few random exponents meet.
+    const std::uint32_t exponent = 127 - 28 + static_cast<std::uint32_t>(random() % 46);
+    const auto bits = static_cast<std::uint32_t>(random());
+    values[i] = std::bit_cast<float>(i % 2 == 0 ? bits : (exponent << 23) | (bits & 0x807FFFFFu));
+  }
+  std::vector<float> wide(codes.size()), wide_wanted(codes.size());
+  std::vector<std::uint16_t> narrow(codes.size()), narrow_wanted(codes.size());
+  const auto run = [&](const cpu::HalfBlocks& halves, std::vector<float>& out,
+                       std::vector<std::uint16_t>& back) {
+    halves.widen(reinterpret_cast<const std::byte*>(codes.data()), out.data(), out.size());
+    halves.narrow(values.data(), reinterpret_cast<std::byte*>(back.data()), back.size());
+  };
+  run(portable, wide_wanted, narrow_wanted);
+  for (const VectorLevel level : levels()) {
+    run(cpu::half_blocks(level), wide, narrow);
+    EXPECT_EQ(0, std::memcmp(wide_wanted.data(), wide.data(), 4 * wide.size()));
+    EXPECT_EQ(narrow_wanted, narrow);
   }
 }
 

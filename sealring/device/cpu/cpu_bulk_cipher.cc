@@ -1,4 +1,5 @@
-// The bulk cipher of a CPU: one Aead a concurrent call, kept by the key and used again.
+// The bulk cipher of a CPU: vector AES where the processor has it, else one OpenSSL Aead a concurrent call, kept by
+// the key and used again.
 //
 // open: OpenSSL releases plaintext before it has checked the tag, so a segment is decrypted into private
 // scratch of the calling thread, and only an accepted one is combined into the tensor (design decision 5).
@@ -9,6 +10,7 @@
 
 #include "sealring/crypto/aead.h"
 #include "sealring/device/bulk_cipher.h"
+#include "sealring/device/cpu/vaes_gcm.h"
 
 namespace sealring {
 namespace {
@@ -26,10 +28,15 @@ Suite cipher_of(Suite suite) { return suite == Suite::chained_gmac ? Suite::aes_
 class CpuKey final : public DeviceKey {
  public:
   CpuKey(Suite suite, Epoch epoch, const SecretBytes& key, const SecretBytes& iv)
-      : suite_(suite), epoch_(epoch), key_(key.clone()), iv_(iv.clone()) {}
+      : suite_(suite),
+        epoch_(epoch),
+        key_(key.clone()),
+        iv_(iv.clone()),
+        vaes_(make_vaes_gcm(cipher_of(suite), key_.view())) {}
   Suite suite() const override { return suite_; }
   Epoch epoch() const override { return epoch_; }
   ByteView iv() const { return iv_.view(); }
+  const VaesGcm* vaes() const { return vaes_.get(); }
 
   // An Aead serves one thread at a time; as many exist as calls ever ran at once.
   Result<std::unique_ptr<Aead>> borrow() const {
@@ -53,6 +60,7 @@ class CpuKey final : public DeviceKey {
   Suite suite_;
   Epoch epoch_;
   SecretBytes key_, iv_;
+  std::unique_ptr<VaesGcm> vaes_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Aead>> idle_;
 };
@@ -68,14 +76,29 @@ class Borrowed {
     secure_wipe(iv_);
   }
   Result<void> take() {
-    SR_TRY(aead_, key_.borrow());
+    if (key_.vaes() == nullptr) {
+      SR_TRY(aead_, key_.borrow());
+    }
     std::memcpy(iv_.data(), key_.iv().data(), iv_.size());
     return {};
   }
-  const Aead& aead() const { return *aead_; }
-  Nonce nonce(std::uint64_t number) const { return nonce_of(iv_, number); }
+  Result<Tag> seal(std::uint64_t number, ByteView aad, ByteView in, std::span<std::byte> out) const {
+    if (key_.vaes() == nullptr) return aead_->seal(nonce(number), aad, in, out);
+    return key_.vaes()->seal(nonce(number), aad, in, out.data());
+  }
+  /// `out` is private scratch; it holds nothing usable after an error.
+  Result<void> open(std::uint64_t number, ByteView aad, ByteView in, const Tag& tag,
+                    std::span<std::byte> out) const {
+    if (key_.vaes() == nullptr) return aead_->open(nonce(number), aad, in, tag, out);
+    const Tag computed = key_.vaes()->open_unverified(nonce(number), aad, in, out.data());
+    if (constant_time_equal(computed, tag)) return {};
+    secure_wipe(out);
+    return fail(Code::data_tag, std::string(kOpenStage), "a tag was not accepted");
+  }
 
  private:
+  Nonce nonce(std::uint64_t number) const { return nonce_of(iv_, number); }
+
   const CpuKey& key_;
   std::unique_ptr<Aead> aead_;
   Nonce iv_{};
@@ -203,8 +226,8 @@ class CpuBulkCipher final : public BulkCipher {
       const Aad aad = segments.aad(k);
       std::byte* const wire = job.wire + at.wire;
       SR_TRY(const Tag tag,
-             borrowed.aead().seal(borrowed.nonce(job.permit.spend()), std::as_bytes(std::span(aad)),
-                                  {job.plaintext + at.payload, at.payload_bytes}, {wire, at.payload_bytes}));
+             borrowed.seal(job.permit.spend(), std::as_bytes(std::span(aad)),
+                           {job.plaintext + at.payload, at.payload_bytes}, {wire, at.payload_bytes}));
       std::memcpy(wire + at.payload_bytes, tag.data(), tag.size());
     }
     return {};
@@ -222,8 +245,7 @@ class CpuBulkCipher final : public BulkCipher {
       Tag tag;
       std::memcpy(tag.data(), wire + at.payload_bytes, tag.size());
       const Result<void> opened =
-          borrowed.aead().open(borrowed.nonce(job.first_number + k), std::as_bytes(std::span(aad)),
-                               {wire, at.payload_bytes}, tag, plaintext);
+          borrowed.open(job.first_number + k, std::as_bytes(std::span(aad)), {wire, at.payload_bytes}, tag, plaintext);
       if (!opened) return refused(job.context, job.context.segment + k);
       SR_TRY(combine_segment(job.combine, at, plaintext.data()));
     }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sealring/device/cpu/vector_level.h"
+
 namespace sealring::cpu {
 
 /// Bit-equal to reductions::f32_of_f16 and f16_of_f32 (tested for all inputs). Any alignment of the bytes.
@@ -12,8 +14,6 @@ struct HalfBlocks {
   void (*narrow)(const float* in, std::byte* halves, std::uint64_t elements);
 };
 
-/// The fastest pair that this processor runs, and the portable one.
-const HalfBlocks& half_blocks();
-const HalfBlocks& half_blocks_portable();
+const HalfBlocks& half_blocks(VectorLevel level);
 
 }  // namespace sealring::cpu

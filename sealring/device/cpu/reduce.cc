@@ -8,11 +8,13 @@
 
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cpu/half_blocks.h"
+#include "sealring/device/cpu/vector_level.h"
 #include "sealring/primitives/reductions.h"
 
 namespace sealring {
 namespace {
 
+using cpu::VectorLevel;
 using reductions::Element;
 
 // Elements a block: its accumulators stay in the first-level cache. gcc vectorises loops of constant length
@@ -27,6 +29,7 @@ struct Block {
   std::uint64_t elements = 0;
   std::uint32_t divisor = 1;
   double scale = 1.0;
+  const cpu::HalfBlocks* halves = nullptr;
 };
 using BlockFunction = void (*)(const Block&);
 
@@ -63,7 +66,7 @@ template <DType D>
 [[gnu::always_inline]] inline void load(const Block& block, std::size_t index,
                                         typename Element<D>::Value* out) {
   if constexpr (D == DType::f16) {
-    cpu::half_blocks().widen(block.sources[index] + block.offset, out, block.elements);
+    block.halves->widen(block.sources[index] + block.offset, out, block.elements);
   } else {
     const auto* in = source_of<D>(block, index);
     each(block.elements, [=](std::uint64_t i) { out[i] = Element<D>::widen(in[i]); });
@@ -73,7 +76,7 @@ template <DType D>
 template <DType D>
 [[gnu::always_inline]] inline void store(const Block& block, const typename Element<D>::Value* in) {
   if constexpr (D == DType::f16) {
-    cpu::half_blocks().narrow(in, block.dst + block.offset, block.elements);
+    block.halves->narrow(in, block.dst + block.offset, block.elements);
   } else {
     auto* out = reinterpret_cast<Stored<D>*>(block.dst + block.offset);
     each(block.elements, [=](std::uint64_t i) { out[i] = Element<D>::narrow(in[i]); });
@@ -143,55 +146,52 @@ template <DType D, RedOp R>
 #endif
 
 template <DType D, RedOp R>
-BlockFunction at_level() {
+BlockFunction at_level([[maybe_unused]] VectorLevel level) {
 #if defined(__x86_64__)
-  static const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  static const bool avx2 = __builtin_cpu_supports("avx2");
-  if (avx512) return reduce_avx512<D, R>;
-  if (avx2) return reduce_avx2<D, R>;
+  if (level == VectorLevel::avx512) return reduce_avx512<D, R>;
+  if (level == VectorLevel::avx2) return reduce_avx2<D, R>;
 #endif
   return reduce_plain<D, R>;
 }
 
 template <DType D>
-BlockFunction for_redop(RedOp redop) {
+BlockFunction for_redop(VectorLevel level, RedOp redop) {
   switch (redop) {
     case RedOp::min:
-      return at_level<D, RedOp::min>();
+      return at_level<D, RedOp::min>(level);
     case RedOp::max:
-      return at_level<D, RedOp::max>();
+      return at_level<D, RedOp::max>(level);
     case RedOp::product:
-      return at_level<D, RedOp::product>();
+      return at_level<D, RedOp::product>(level);
     case RedOp::none:
       return nullptr;
     default:
-      return at_level<D, RedOp::sum>();
+      return at_level<D, RedOp::sum>(level);
   }
 }
 
-BlockFunction block_function(DType dtype, RedOp redop) {
+BlockFunction block_function(VectorLevel level, DType dtype, RedOp redop) {
   switch (dtype) {
     case DType::f32:
-      return for_redop<DType::f32>(redop);
+      return for_redop<DType::f32>(level, redop);
     case DType::f64:
-      return for_redop<DType::f64>(redop);
+      return for_redop<DType::f64>(level, redop);
     case DType::f16:
-      return for_redop<DType::f16>(redop);
+      return for_redop<DType::f16>(level, redop);
     case DType::bf16:
-      return for_redop<DType::bf16>(redop);
+      return for_redop<DType::bf16>(level, redop);
     case DType::i8:
-      return for_redop<DType::i8>(redop);
+      return for_redop<DType::i8>(level, redop);
     case DType::i16:
-      return for_redop<DType::i16>(redop);
+      return for_redop<DType::i16>(level, redop);
     case DType::i32:
-      return for_redop<DType::i32>(redop);
+      return for_redop<DType::i32>(level, redop);
     case DType::i64:
-      return for_redop<DType::i64>(redop);
+      return for_redop<DType::i64>(level, redop);
     case DType::u8:
-      return for_redop<DType::u8>(redop);
+      return for_redop<DType::u8>(level, redop);
     case DType::boolean:
-      return for_redop<DType::boolean>(redop);
+      return for_redop<DType::boolean>(level, redop);
   }
   return nullptr;
 }
@@ -219,9 +219,11 @@ bool reduction_supported(DType dtype, RedOp redop) {
   }
 }
 
-Result<void> reduce_cpu(const ReduceJob& job) {
+Result<void> reduce_cpu(const ReduceJob& job) { return cpu::reduce_at(cpu::vector_level_max(), job); }
+
+Result<void> cpu::reduce_at(VectorLevel level, const ReduceJob& job) {
   const BlockFunction function =
-      reduction_supported(job.dtype, job.redop) ? block_function(job.dtype, job.redop) : nullptr;
+      reduction_supported(job.dtype, job.redop) ? block_function(level, job.dtype, job.redop) : nullptr;
   if (function == nullptr) {
     return fail(
         Code::unsupported, "device.reduce",
@@ -232,7 +234,7 @@ Result<void> reduce_cpu(const ReduceJob& job) {
   SR_CHECK(job.divisor >= 1 && job.divisor <= kRanksMax, "divisor", job.divisor);
   SR_CHECK(job.scale == 1.0 || job.redop == RedOp::premul_sum, "scale", job.scale);
   const std::uint32_t element_bytes = dtype_bytes(job.dtype);
-  Block block{job.sources, job.dst, 0, 0, job.divisor, job.scale};
+  Block block{job.sources, job.dst, 0, 0, job.divisor, job.scale, &cpu::half_blocks(level)};
   for (std::uint64_t first = 0; first < job.elements; first += kBlock) {
     block.offset = first * element_bytes;
     block.elements = std::min(kBlock, job.elements - first);
