@@ -8,7 +8,7 @@ namespace {
 constexpr const char* kStage = "transport.exchange";
 /// The most bytes that one direction moves before the other gets its turn: large enough that a system call costs
 /// nothing beside its copy, small enough that what is under way stays in the cores' caches.
-constexpr std::size_t kTurnBytes = 512 * 1024;
+constexpr std::size_t kTurnBytes = 256 * 1024;
 
 /// One stream of this exchange with the moves that use it, in order.
 struct Lanes {
