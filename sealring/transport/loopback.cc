@@ -5,6 +5,7 @@
 
 #include "sealring/transport/byte_pipe.h"
 #include "sealring/transport/exchange_loop.h"
+#include "sealring/transport/stream_closer.h"
 
 namespace sealring {
 namespace {
@@ -237,7 +238,7 @@ class LoopControl final : public ControlStreams {
   std::atomic<bool> woken_{false}, closed_{false};
 };
 
-class LoopbackTransport final : public Transport {
+class LoopbackTransport final : public Transport, public StreamCloser {
  public:
   LoopbackTransport(std::shared_ptr<Hub> hub, Rank me) : hub_(std::move(hub)), me_(me) {}
   ~LoopbackTransport() override {
@@ -263,6 +264,9 @@ class LoopbackTransport final : public Transport {
   void abort() noexcept override {
     aborted_.store(true, std::memory_order_release);
     hub_->state(me_).data.raise();
+  }
+  void close_stream(const StreamId& id) noexcept override {
+    if (const auto stream = find(id)) stream->close();
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include "sealring/base/log.h"
 #include "sealring/transport/interface.h"
+#include "sealring/transport/stream_closer.h"
 #include "sealring/transport/tcp_acceptor.h"
 #include "sealring/transport/tcp_connector.h"
 #include "sealring/transport/tcp_control.h"
@@ -12,7 +13,7 @@
 namespace sealring {
 namespace {
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public Transport, public StreamCloser {
  public:
   TcpTransport(std::string interface_name, std::string address, Fd abort_event, std::unique_ptr<TcpStreams> streams,
                std::unique_ptr<TcpAcceptor> acceptor)
@@ -44,6 +45,9 @@ class TcpTransport final : public Transport {
   void abort() noexcept override {
     aborted_.store(true, std::memory_order_release);
     raise_event(abort_event_);  // stays raised: every wait from now on ends at once
+  }
+  void close_stream(const StreamId& id) noexcept override {
+    if (const auto stream = streams_->find(id)) stream->shut();
   }
 
  private:
