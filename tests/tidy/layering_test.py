@@ -29,7 +29,6 @@ OWNERS = {
     r"openssl/": ("sealring/crypto/", "sealring/device/cpu/"),
     r"cuda|cub/|thrust/|nccl": ("sealring/device/cuda/",),
     r"intel-ipsec-mb": ("sealring/device/cpu/",),
-    "intel-ipsec-mb": ("sealring/device/cpu/",),
     r"spdlog/": ("sealring/base/",),
     r"torch/|c10|ATen/|pybind11/": ("python/",),
     r"nlohmann/": ("sealring/ddp/", "sealring/study/"),

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CPP = (".h", ".cc", ".cu", ".cuh")
 TEXT = CPP + (".py", ".md", ".txt", ".cmake", ".toml", ".json", ".sh", ".lock", ".in", "")
-NOT_OURS = {"build", "out", "__pycache__", "results", "data"}
+NOT_OURS = {"build", "out", "__pycache__", "results", "data", "corpus"}
 
 
 def files(*folders, suffixes=CPP):
