@@ -2,6 +2,7 @@
 #   docs/wire-format.md lists is cited in the code that obeys it and in a test.
 # How: the first lines of each file are read, and the citations are collected and compared.
 
+import itertools
 import re
 
 import pytest
@@ -11,21 +12,25 @@ CLAUSE = re.compile(r"RFC (\d+) §([\w.]*\w)")
 DOCUMENT = ROOT / "docs" / "wire-format.md"
 
 
-@pytest.mark.parametrize("suffix, mark", [(".cc", "//"), (".py", "#")])
-def test_test_files_open_with_claim_and_means(suffix, mark):
+def head_of(path):
+    """The comment (C++) or the docstring or comment (Python) that a file opens with, on one line."""
+    text = read(path)
+    if path.suffix == ".py" and (docstring := re.match(r'"""(.*?)"""', text, re.DOTALL)):
+        return " ".join(docstring.group(1).split())
+    mark = "//" if path.suffix == ".cc" else "#"
+    comment = itertools.takewhile(lambda line: line.startswith(mark), text.splitlines())
+    return " ".join(line.removeprefix(mark).strip() for line in comment)
+
+
+@pytest.mark.parametrize("suffix", [".cc", ".py"])
+def test_test_files_open_with_claim_and_means(suffix):
     tests = [path for path in files("tests", suffixes=(suffix,)) if path.stem.endswith("_test")]
     assert tests
-    wrong = []
-    for path in tests:
-        lines = read(path).splitlines()
-        head = []
-        for line in lines:
-            if not line.startswith(mark):
-                break
-            head.append(line)
-        text = " ".join(line.removeprefix(mark).strip() for line in head)  # clang-format joins the two lines
-        if not re.match(r"Claim: \S.* How: \S", text):
-            wrong.append(f"{name(path)}: open with '{mark} Claim: ...' and '{mark} How: ...'")
+    wrong = [
+        f"{name(path)}: open with 'Claim: ...' and 'How: ...'"
+        for path in tests
+        if not re.match(r"Claim: \S.* How: \S", head_of(path))
+    ]
     assert not wrong, report(wrong)
 
 
