@@ -31,7 +31,7 @@ void print_machine(const Machine& machine) {
   line("CPU", fmt::format("{} ({})", machine.cpu, machine.architecture));
   line("cores", fmt::format("{} cores, {} logical CPUs, {} usable by this process", machine.cores,
                             machine.threads, machine.usable_threads));
-  line("memory, L3 cache", gib(machine.memory_bytes) + ", " + gib(machine.l3_bytes));
+  line("memory, L3 cache", fmt::format("{}, {} MiB", gib(machine.memory_bytes), machine.l3_bytes >> 20));
   const auto has = [&](std::string_view name) {
     for (const std::string& feature : machine.crypto_features) {
       if (feature == name) return true;

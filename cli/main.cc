@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "cli/verbs.h"
@@ -71,7 +72,11 @@ int run(int argc, char** argv) {
   }
   const auto environment = Environment::read();
   if (!environment) return print_error(environment.error());
-  log_setup(environment->log, -1);
+  // The measuring verbs print tables: the library's own lines only when they were asked for.
+  const bool asked = std::getenv("SEALRING_LOG") != nullptr;
+  const std::string verb = app.get_subcommands().front()->get_name();
+  const bool measures = verb.rfind("bench", 0) == 0 || verb == "study";
+  log_setup(measures && !asked ? "off" : environment->log, -1);
   harden_process(environment->harden);
   return chosen ? chosen() : kExitUsage;
 }

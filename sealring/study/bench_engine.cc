@@ -12,6 +12,16 @@ std::chrono::milliseconds timeout_of(const BenchSpec& spec) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(spec.timeout_s * 1000));
 }
 
+void add_difference(Counters& total, const Counters& after, const Counters& before) {
+  total.seals += after.seals - before.seals;
+  total.opens += after.opens - before.opens;
+  total.sealed_bytes += after.sealed_bytes - before.sealed_bytes;
+  total.opened_bytes += after.opened_bytes - before.opened_bytes;
+  total.seal_ns += after.seal_ns - before.seal_ns;
+  total.open_ns += after.open_ns - before.open_ns;
+  total.wire_ns += after.wire_ns - before.wire_ns;
+}
+
 /// Issues one operation as the benchmark defines it.
 Result<std::vector<Ticket>> issue(Communicator& communicator, const BenchSpec& spec, const BenchCall& call) {
   const DType dtype = spec.dtype;
@@ -100,15 +110,18 @@ Result<void> SealringEngine::wait(Result<Ticket> ticket) {
 
 Result<std::uint64_t> SealringEngine::run(const BenchCall& call, unsigned calls) {
   SR_TRY(wait(communicator->barrier()));
+  const Counters before = communicator->counters();
+  const std::uint64_t cpu_before = process_cpu_ns();
   const std::uint64_t start = now_ns();
   for (unsigned i = 0; i < calls; ++i) {
     SR_TRY(const std::vector<Ticket> tickets, issue(*communicator, spec, call));
     for (const Ticket& ticket : tickets) SR_TRY(ticket.wait(Deadline::in(timeout_of(spec))));
   }
-  return now_ns() - start;
+  const std::uint64_t elapsed_ns = now_ns() - start;
+  cpu_ns_ += process_cpu_ns() - cpu_before;
+  add_difference(spent_, communicator->counters(), before);
+  return elapsed_ns;
 }
-
-std::uint64_t SealringEngine::cpu_ns() const { return process_cpu_ns(); }
 
 Result<std::vector<double>> SealringEngine::gather(const std::vector<double>& values) {
   std::vector<double> mine = values, all(communicator->rank() == 0 ? values.size() * spec.ranks : 0);

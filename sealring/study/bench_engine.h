@@ -27,9 +27,14 @@ class Engine {
   virtual Result<std::uint64_t> run(const BenchCall& call, unsigned calls) = 0;
   /// True when run() uses call's memory, so that results can be checked.
   virtual bool checkable() const = 0;
-  virtual Counters counters() const = 0;
-  /// CPU time (user and system) of the process that does the work.
-  virtual std::uint64_t cpu_ns() const = 0;
+  /// Totals of all run() so far, without their barriers.
+  const Counters& spent() const { return spent_; }
+  /// CPU time (user and system) of the process that does the work, of all run() so far.
+  std::uint64_t cpu_ns() const { return cpu_ns_; }
+
+ protected:
+  Counters spent_;
+  std::uint64_t cpu_ns_ = 0;
 };
 
 /// Where a rank finds the others.
@@ -49,8 +54,6 @@ struct SealringEngine final : Engine {
                                                       const JobKey& key);
   Result<std::uint64_t> run(const BenchCall& call, unsigned calls) override;
   bool checkable() const override { return true; }
-  Counters counters() const override { return communicator->counters(); }
-  std::uint64_t cpu_ns() const override;
 
   /// Collects `values` of every rank at rank 0, in rank order; elsewhere gives an empty list.
   Result<std::vector<double>> gather(const std::vector<double>& values);

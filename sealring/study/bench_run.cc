@@ -17,17 +17,11 @@ constexpr unsigned kCallsMax = 64;
 /// What a rank reports beside its samples.
 constexpr std::size_t kTotals = 9;
 
-Counters difference(const Counters& after, const Counters& before) {
-  Counters out;
-  out.seals = after.seals - before.seals;
-  out.opens = after.opens - before.opens;
-  out.sealed_bytes = after.sealed_bytes - before.sealed_bytes;
-  out.opened_bytes = after.opened_bytes - before.opened_bytes;
-  out.seal_ns = after.seal_ns - before.seal_ns;
-  out.open_ns = after.open_ns - before.open_ns;
-  out.wire_ns = after.wire_ns - before.wire_ns;
-  return out;
-}
+/// An engine's totals when the samples of a size begin.
+struct Before {
+  Counters spent;
+  std::uint64_t cpu_ns = 0;
+};
 
 class RankRun {
  public:
@@ -138,7 +132,7 @@ class RankRun {
     const std::size_t cases = engines_.size();
     std::vector<double> wrong(cases, -1), calls(cases, 1);
     std::vector<std::vector<double>> samples(cases);
-    std::vector<Counters> totals(cases);
+    std::vector<Before> totals(cases);
     for (std::size_t i = 0; spec_.check && i < cases; ++i) {
       if (!engines_[i]->checkable()) continue;
       SR_TRY(const std::uint64_t elements, check(*engines_[i], size, in_place));
@@ -148,7 +142,7 @@ class RankRun {
     for (std::size_t i = 0; i < cases; ++i) {
       SR_TRY(const unsigned each, warm_up(*engines_[i], call));
       calls[i] = each;
-      totals[i] = engines_[i]->counters();
+      totals[i] = {engines_[i]->spent(), engines_[i]->cpu_ns()};
     }
     std::mt19937_64 order_source(spec_.seed ^ (size.size_bytes * 2 + (in_place ? 1 : 0)));
     std::vector<std::size_t> order(cases);
@@ -156,10 +150,8 @@ class RankRun {
     for (unsigned sample = 0; sample < spec_.iterations; ++sample) {
       std::shuffle(order.begin(), order.end(), order_source);
       for (const std::size_t i : order) {
-        const std::uint64_t cpu_before = engines_[i]->cpu_ns();
         SR_TRY(const std::uint64_t ns, engines_[i]->run(call, static_cast<unsigned>(calls[i])));
         samples[i].push_back(static_cast<double>(ns) / calls[i] / 1000);
-        cpu_ns_[i] += static_cast<double>(engines_[i]->cpu_ns() - cpu_before);
       }
     }
     return collect(size, in_place, wrong, calls, samples, totals);
@@ -167,20 +159,21 @@ class RankRun {
 
   Result<void> collect(const BenchSize& size, bool in_place, const std::vector<double>& wrong,
                        const std::vector<double>& calls, const std::vector<std::vector<double>>& samples,
-                       const std::vector<Counters>& before) {
+                       const std::vector<Before>& before) {
     std::vector<BenchRow> rows;
     for (std::size_t i = 0; i < engines_.size(); ++i) {
-      const Counters spent = difference(engines_[i]->counters(), before[i]);
+      const Counters& now = engines_[i]->spent();
+      const Counters& then = before[i].spent;
       const auto number = [](std::uint64_t value) { return static_cast<double>(value); };
       std::vector<double> report{wrong[i],
-                                 number(spent.seals),
-                                 number(spent.opens),
-                                 number(spent.sealed_bytes),
-                                 number(spent.opened_bytes),
-                                 number(spent.seal_ns),
-                                 number(spent.open_ns),
-                                 number(spent.wire_ns),
-                                 std::exchange(cpu_ns_[i], 0.0)};
+                                 number(now.seals - then.seals),
+                                 number(now.opens - then.opens),
+                                 number(now.sealed_bytes - then.sealed_bytes),
+                                 number(now.opened_bytes - then.opened_bytes),
+                                 number(now.seal_ns - then.seal_ns),
+                                 number(now.open_ns - then.open_ns),
+                                 number(now.wire_ns - then.wire_ns),
+                                 number(engines_[i]->cpu_ns() - before[i].cpu_ns)};
       report.insert(report.end(), samples[i].begin(), samples[i].end());
       SR_TRY(const std::vector<double> all, meeting_->gather(report));
       if (place_.rank != 0) continue;
@@ -250,7 +243,6 @@ class RankRun {
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<SealringEngine*> sealring_;  ///< the same, nullptr for Gloo
   SealringEngine* meeting_ = nullptr;      ///< carries the ranks' reports
-  std::map<std::size_t, double> cpu_ns_;
   Bytes in_, out_;
 };
 

@@ -122,7 +122,9 @@ std::string bench_head(const BenchSpec& spec, const Machine& machine,
       format_bytes(spec.segment_bytes), spec.pin ? "ranks pinned" : "ranks not pinned");
   out += fmt::format("# {}; {}\n", describe(machine), machine.openssl);
   for (const SealringEngine* engine : engines) {
-    if (engine != nullptr) out += fmt::format("# {}\n", engine->communicator->describe());
+    if (engine == nullptr) continue;
+    out += fmt::format("# {}: identity {}, {}\n", to_string(engine->session->config().suite),
+                       engine->session->identity(), engine->session->transport());
   }
   const bool plain = std::any_of(spec.cases.begin(), spec.cases.end(), [](const BenchCase& each) {
     return !each.gloo && suite_is_study(each.suite);

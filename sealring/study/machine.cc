@@ -55,7 +55,6 @@ void read_topology(Machine& machine) {
     machine.packages = count(HWLOC_OBJ_PACKAGE);
     machine.cores = count(HWLOC_OBJ_CORE);
     machine.threads = count(HWLOC_OBJ_PU);
-    machine.memory_bytes = hwloc_get_root_obj(topology)->total_memory;
     if (const hwloc_obj_t cache = hwloc_get_obj_by_type(topology, HWLOC_OBJ_L3CACHE, 0); cache != nullptr) {
       machine.l3_bytes = cache->attr->cache.size;
     }
@@ -104,6 +103,8 @@ Machine read_machine() {
     machine.kernel = fmt::format("{} {}", names.sysname, names.release);
   }
   read_topology(machine);
+  machine.memory_bytes =
+      static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   machine.usable_threads = static_cast<std::uint32_t>(usable_cpus().size());
   std::istringstream flags(cpuinfo("flags") + " " + cpuinfo("Features"));
   for (std::string flag; flags >> flag;) {

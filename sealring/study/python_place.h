@@ -6,9 +6,9 @@
 namespace sealring {
 
 struct PythonPlace {
-  std::string interpreter;  ///< as asked for, else .venv of the source tree, else "python3"
-  std::string path;  ///< PYTHONPATH: the source tree's python/ in front of what was set; empty: as installed
-  std::string root;  ///< the source tree that this program was built in; empty when it is installed elsewhere
+  std::string interpreter;  ///< as asked for, else the one beside this program, else .venv's, else "python3"
+  std::string path;         ///< PYTHONPATH in a build folder that holds the package; empty: it is installed
+  std::string root;  ///< the source tree that this program lies in; empty when it is installed elsewhere
 };
 PythonPlace find_python(const std::string& wanted);
 
