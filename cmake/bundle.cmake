@@ -1,7 +1,7 @@
 # `./run bundle`: cmake -P cmake/bundle.cmake, from the root of the project.
 #
-# Copies the header-only libraries and GoogleTest's sources that are installed here into .bundle, with the files
-# that find_package() reads: a machine without network builds with -DCMAKE_PREFIX_PATH=$PWD/.bundle.
+# Copies the header-only libraries and GoogleTest's sources that are installed here into .bundle, with the
+# files that find_package() reads: a machine without network builds with -DCMAKE_PREFIX_PATH=$PWD/.bundle.
 cmake_minimum_required(VERSION 3.22)
 set(bundle ${CMAKE_CURRENT_LIST_DIR}/../.bundle)
 file(REMOVE_RECURSE ${bundle})
