@@ -1,6 +1,8 @@
-// Claim: the frame opener takes any byte stream in any pieces, opens nothing that was not sealed, and holds no more
+// Claim: the frame opener takes any byte stream in any pieces, opens nothing that was not sealed, and holds
+// no more
 //        memory than it was fed.
-// How: the first byte chooses how the rest is cut; one true frame stands in front, so that what follows is parsed.
+// How: the first byte chooses how the rest is cut; one true frame stands in front, so that what follows is
+// parsed.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +11,9 @@
 
 namespace {
 
-sealring::KeyChain chain() { return sealring::KeyChain(sealring::SecretBytes(64), sealring::Suite::aes_256_gcm); }
+sealring::KeyChain chain() {
+  return sealring::KeyChain(sealring::SecretBytes(64), sealring::Suite::aes_256_gcm);
+}
 
 }  // namespace
 

@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   }
   const sealring::Bytes again = sealring::encode(*message);
   if (std::holds_alternative<sealring::AbortReport>(*message)) {
-    const auto second = sealring::decode_control_message(again, 4);  // escapes may have reached the bounds: cut
+    const auto second =
+        sealring::decode_control_message(again, 4);  // escapes may have reached the bounds: cut
     SR_CHECK(second.has_value() && sealring::encode(*second) == again);
   } else {
     SR_CHECK(sealring::to_bytes(view) == again);

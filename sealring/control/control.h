@@ -1,7 +1,8 @@
 // The control plane: every rank knows who lives, learns why a session died, and can say what differed.
 //
-// Its own sealed streams (ctl keys, aes-256-gcm, own numbers), one thread. Frame: u32 length || ciphertext || tag with
-// AAD = L("ctl") || TH3[0..8) || u32 i || u32 j || u32 epoch || u64 number || u32 length (protocol A.4).
+// Its own sealed streams (ctl keys, aes-256-gcm, own numbers), one thread. Frame: u32 length || ciphertext ||
+// tag with AAD = L("ctl") || TH3[0..8) || u32 i || u32 j || u32 epoch || u64 number || u32 length (protocol
+// A.4).
 #pragma once
 
 #include <array>
@@ -43,8 +44,8 @@ struct ControlConfig {
   Rank rank = 0;
   std::uint16_t world = 1;
   std::chrono::milliseconds heartbeat{100};
-  /// A peer that is silent longer is PEER_LOST; 0: silence alone is never an error (a stopped process is found by the
-  /// operations' own deadline).
+  /// A peer that is silent longer is PEER_LOST; 0: silence alone is never an error (a stopped process is
+  /// found by the operations' own deadline).
   std::chrono::milliseconds silence_max{0};
   KeyBudget budget;
 };
@@ -59,19 +60,20 @@ class Control {
 
   /// Records the op in the flight recorder (last 64 a session) and in the next heartbeat.
   ///
-  /// A peer of the group whose signature for the same seq differs makes the session dead with OP_MISMATCH, the field
-  /// named in `diagnosis`: "rank 2 called all_reduce bf16 x 4096, this rank fp16".
+  /// A peer of the group whose signature for the same seq differs makes the session dead with OP_MISMATCH,
+  /// the field named in `diagnosis`: "rank 2 called all_reduce bf16 x 4096, this rank fp16". Ops of kind send
+  /// are recorded and not compared: their numbers count per direction.
   virtual void op_started(const OpContext& context, const std::vector<Rank>& members) = 0;
   virtual void op_finished(const std::array<std::byte, 32>& group_id, std::uint64_t seq, bool ok) = 0;
   /// The group is gone: its entries no longer take part in heartbeats.
   virtual void forget_group(const std::array<std::byte, 32>& group_id) = 0;
 
-  /// After the verdict was set: sends ABORT with the reason to every peer, exchanges recorders, sets the verdict's
-  /// diagnosis, all within `deadline` (at most 2 s), then wipes the ctl keys and closes. Idempotent, any thread but
-  /// the control thread.
+  /// After the verdict was set (which by itself starts all this): sends ABORT with the reason to every peer,
+  /// exchanges recorders, sets the verdict's diagnosis, all within `deadline` (at most 2 s), then wipes the
+  /// ctl keys and closes. Idempotent, any thread but the control thread.
   virtual void announce_death(const Error& error, Deadline deadline) noexcept = 0;
-  /// Orderly end: tells every peer that this rank is leaving, so that closing is not taken for a loss; waits until
-  /// every peer has said the same or the deadline.
+  /// Orderly end: tells every peer that this rank is leaving, so that closing is not taken for a loss; waits
+  /// until every peer has said the same or the deadline.
   virtual Result<void> leave(Deadline deadline) = 0;
 };
 

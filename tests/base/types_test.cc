@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -74,6 +77,25 @@ TEST(Types, NamesGoBothWays) {
   names_go_both_ways(all_redops(), 7, parse_redop);
   names_go_both_ways(all_dtypes(), 10, parse_dtype);
   names_go_both_ways(all_algorithms(), 6, parse_algorithm);
+}
+
+TEST(Types, TheDocumentHasEveryNameWithItsNumber) {
+  std::ifstream in(SEALRING_SOURCE_DIR "/docs/wire-format.md");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto listed = [&text](std::string_view name, unsigned value) {
+    const std::string row = "| `" + std::string(name) + "` | " + std::to_string(value);
+    const auto at = text.find(row);
+    return at != std::string::npos && !std::isdigit(static_cast<unsigned char>(text[at + row.size()]));
+  };
+  for (const Suite one : all_suites()) EXPECT_TRUE(listed(to_string(one), number(one))) << to_string(one);
+  for (const Op one : all_ops()) EXPECT_TRUE(listed(to_string(one), number(one))) << to_string(one);
+  for (const RedOp one : all_redops()) EXPECT_TRUE(listed(to_string(one), number(one))) << to_string(one);
+  for (const DType one : all_dtypes()) EXPECT_TRUE(listed(to_string(one), number(one))) << to_string(one);
+  for (const Algorithm one : all_algorithms())
+    EXPECT_TRUE(listed(to_string(one), number(one))) << to_string(one);
+  for (const Kind one : {Kind::pair, Kind::p2p, Kind::ctl, Kind::conn, Kind::sender}) {
+    EXPECT_TRUE(listed(to_string(one), number(one))) << to_string(one);
+  }
 }
 
 TEST(Types, UnknownNumbersHaveNoName) {

@@ -1,7 +1,10 @@
 // A world of control planes on in-memory streams, with keys made up from fixed secrets.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -54,7 +57,10 @@ bool eventually(Condition condition, std::chrono::milliseconds span = std::chron
 }
 
 struct World {
-  explicit World(std::uint16_t ranks, ControlConfig common = {}) : hub(ranks), verdicts(ranks) {
+  using MakeStreams = std::function<std::unique_ptr<ControlStreams>(Rank)>;
+  /// Without `make_streams` the streams are the hub's.
+  explicit World(std::uint16_t ranks, ControlConfig common = {}, const MakeStreams& make_streams = {})
+      : hub(ranks), verdicts(ranks) {
     for (Rank rank = 0; rank < ranks; ++rank) {
       keys.push_back(keys_for(rank, ranks));
       members.push_back(rank);
@@ -63,7 +69,8 @@ struct World {
       ControlConfig config = common;
       config.rank = rank;
       config.world = ranks;
-      auto started = Control::start(config, *keys[rank], hub.streams(rank), verdicts[rank]);
+      auto started = Control::start(config, *keys[rank],
+                                    make_streams ? make_streams(rank) : hub.streams(rank), verdicts[rank]);
       SR_CHECK(started.has_value());
       controls.push_back(*std::move(started));
     }
@@ -114,6 +121,26 @@ inline Error make_error(Code code, std::string what, std::string stage = "data.o
   error.stage = std::move(stage);
   error.what = std::move(what);
   return error;
+}
+
+/// Beats often, so that tests are short.
+inline ControlConfig quick() {
+  ControlConfig config;
+  config.heartbeat = std::chrono::milliseconds(20);
+  return config;
+}
+
+inline void leave_all(World& world) {
+  std::vector<std::future<Result<void>>> ends;
+  for (auto& control : world.controls) {
+    ends.push_back(std::async(std::launch::async, [&control] {
+      return control->leave(Deadline::in(patient(std::chrono::seconds(2))));
+    }));
+  }
+  for (auto& end : ends) {
+    const auto result = end.get();
+    EXPECT_TRUE(result.has_value()) << result.error().message();
+  }
 }
 
 }  // namespace sealring::testing
