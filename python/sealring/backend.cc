@@ -20,16 +20,13 @@
 
 namespace sealring::torch_backend {
 
-namespace {
-constexpr std::uint32_t kPiecesTag = 0xFFFF'FFFF;  ///< of all_to_all's pieces: no user's tag reaches it
-}  // namespace
-
 // --- life of a group ---
 
 SealedBackend::SealedBackend(SessionRequest request, std::string group_name, c10::intrusive_ptr<c10d::Store> store)
     : Backend(request.rank, request.size), request_(std::move(request)) {
   label_->name = std::move(group_name);
   label_->timeout_ms = request_.timeout.count();
+  label_->blocking_wait = request_.blocking_wait;
   live_ = SessionRegistry::instance().holding(request_.backend_name, request_.torch_ranks);
   owner_ = live_ == nullptr;
   if (owner_) {
@@ -46,7 +43,7 @@ SealedBackend::SealedBackend(SessionRequest request, std::string group_name, c10
   options_ = c10::make_intrusive<Options>(request_.backend_name, request_.timeout);
   options_->group_name = label_->name;
   options_->global_ranks_in_group.assign(request_.torch_ranks.begin(), request_.torch_ranks.end());
-  log_group(owner_ ? "session ready" : "group ready");
+  log_group("group ready");
   init();
 }
 
@@ -63,7 +60,7 @@ SealedBackend::~SealedBackend() {
 void SealedBackend::shutdown() {
   if (getpid() != label_->pid || closed_.exchange(true) || !live_) return;
   const WithoutGil free_gil;
-  log_group(owner_ ? "session closed" : "group closed");
+  log_group("group closed");
   if (!owner_) return;
   const auto span = std::min<std::chrono::milliseconds>(std::chrono::milliseconds(label_->timeout_ms), std::chrono::seconds(30));
   const auto closed = SessionRegistry::instance().close(*live_, span);
@@ -94,7 +91,7 @@ c10d::ErrorType SealedBackend::getError() {
 }
 
 void SealedBackend::log_group(const char* event) const {
-  if (!owner_ && rank_ != 0) return;  // one line a group; every rank says which key its session has
+  if (rank_ != 0) return;  // one line a group; every rank has said at the handshake which key it holds
   const Counters c = comm_->counters();
   log(LogLevel::info, event,
       {{"backend", request_.backend_name},
@@ -190,11 +187,6 @@ void same_dtype(const AtTensor& a, const AtTensor& b, const char* op) {
 
 void not_empty(std::size_t count, const char* op) {
   if (count == 0) raise(Code::invalid_argument, op, "an empty list of tensors was passed");
-}
-
-std::uint32_t tag_of(int tag, const char* op) {
-  if (tag < 0) raise(Code::invalid_argument, op, "tags are not negative, and this one is " + std::to_string(tag));
-  return static_cast<std::uint32_t>(tag);
 }
 
 bool equal_sizes(const AtTensors& tensors) {
@@ -397,7 +389,6 @@ WorkPtr SealedBackend::gather(std::vector<AtTensors>& outputs, AtTensors& inputs
   same_elements(is_root ? 1 : 0, static_cast<std::int64_t>(outputs.size()), "the list of output lists", kOp);
   Call call(*this, OpType::GATHER, kOp, is_root ? outputs[0] : AtTensors{});
   const AtTensor mine = call.staging.input(inputs[0], kOp);
-  sealring::Tensor out = moved(mine);
   if (is_root) {
     same_elements(size_, static_cast<std::int64_t>(outputs[0].size()), "the list of outputs", kOp);
     for (const AtTensor& output : outputs[0]) {
@@ -442,106 +433,6 @@ WorkPtr SealedBackend::scatter(AtTensors& outputs, std::vector<AtTensors>& input
   return launch(std::move(call));
 }
 
-/// One piece to and from each rank, of any sizes: sends and receives run beside each other.
-void SealedBackend::add_pieces(Call& call, const AtTensors& outputs, const AtTensors& inputs, const char* op) {
-  const auto me = static_cast<std::size_t>(rank_);
-  same_elements(inputs[me].numel(), outputs[me].numel(), "my own piece", op);
-  AtTensors from, to;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    same_dtype(inputs[i], outputs[i], op);
-    from.push_back(call.staging.input(inputs[i], op));
-    to.push_back(call.staging.output(outputs[i], false, op));
-  }
-  for (AtTensor& piece : from)
-    for (const AtTensor& place : to)
-      if (clashes(place, piece, place.nbytes() + 1)) piece = call.staging.keep(plain_copy(piece));
-  {
-    const at::NoGradGuard no_grad;
-    to[me].detach().view({-1}).copy_(from[me].view({-1}));
-  }
-  for (int distance = 1; distance < size_; ++distance) {
-    const auto next = static_cast<Rank>((rank_ + distance) % size_);
-    const auto previous = static_cast<Rank>((rank_ + size_ - distance) % size_);
-    call.add([data = moved(from[next]), next](Communicator& comm) { return comm.send(data, next, kPiecesTag); });
-    call.add([data = moved(to[previous]), previous](Communicator& comm) {
-      return comm.recv(data, previous, kPiecesTag);
-    });
-  }
-}
-
-WorkPtr SealedBackend::alltoall_base(AtTensor& output, AtTensor& input, std::vector<std::int64_t>& output_splits,
-                                     std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions&) {
-  constexpr const char* kOp = "sealring:all_to_all";
-  same_dtype(input, output, kOp);
-  Call call(*this, OpType::ALLTOALL_BASE, kOp, {output});
-  const AtTensor in = call.staging.input(input, kOp);
-  const AtTensor out = call.staging.output(output, false, kOp);
-  // Splits may be equal on one rank and not on another: whether they were given decides, which all ranks know alike.
-  if (output_splits.empty() && input_splits.empty()) {
-    same_elements(in.numel(), out.numel(), "the output", kOp);
-    same_elements(in.numel() / size_ * size_, in.numel(), "the input (it must divide by the number of ranks)", kOp);
-    const auto from = moved(clashes(out, in, out.nbytes() + 1) ? call.staging.keep(plain_copy(in)) : in);
-    call.add([from, to = moved(out)](Communicator& comm) { return comm.all_to_all(from, to); });
-    return launch(std::move(call));
-  }
-  const auto cut = [&](const AtTensor& whole, std::vector<std::int64_t> splits, const char* what) {
-    const std::int64_t rows = whole.dim() == 0 ? 0 : whole.size(0);
-    if (splits.empty()) splits.assign(static_cast<std::size_t>(size_), rows / size_);
-    same_elements(size_, static_cast<std::int64_t>(splits.size()), what, kOp);
-    std::int64_t total = 0;
-    for (const std::int64_t split : splits) {
-      if (split < 0) raise(Code::invalid_argument, kOp, std::string(what) + " has a negative size");
-      total += split;
-    }
-    same_elements(rows, total, what, kOp);
-    return whole.split_with_sizes(splits, 0);
-  };
-  add_pieces(call, cut(out, output_splits, "the list of output splits"), cut(in, input_splits, "the list of input splits"),
-             kOp);
-  return launch(std::move(call));
-}
-
-WorkPtr SealedBackend::alltoall(AtTensors& outputs, AtTensors& inputs, const c10d::AllToAllOptions&) {
-  constexpr const char* kOp = "sealring:all_to_all";
-  same_elements(size_, static_cast<std::int64_t>(inputs.size()), "the list of inputs", kOp);
-  same_elements(size_, static_cast<std::int64_t>(outputs.size()), "the list of outputs", kOp);
-  Call call(*this, OpType::ALLTOALL, kOp, outputs);
-  add_pieces(call, outputs, inputs, kOp);
-  return launch(std::move(call));
-}
-
-WorkPtr SealedBackend::send(AtTensors& tensors, int peer, int tag) {
-  constexpr const char* kOp = "sealring:send";
-  same_elements(1, static_cast<std::int64_t>(tensors.size()), "the list of tensors", kOp);
-  Call call(*this, OpType::SEND, kOp, {});
-  const auto data = moved(call.staging.input(tensors[0], kOp));
-  const Rank to = rank_in_group(peer, kOp);
-  call.add([data, to, tag = tag_of(tag, kOp)](Communicator& comm) { return comm.send(data, to, tag); });
-  return launch(std::move(call));
-}
-
-WorkPtr SealedBackend::recv(AtTensors& tensors, int peer, int tag) {
-  constexpr const char* kOp = "sealring:recv";
-  same_elements(1, static_cast<std::int64_t>(tensors.size()), "the list of tensors", kOp);
-  Call call(*this, OpType::RECV, kOp, tensors);
-  const auto data = moved(call.staging.output(tensors[0], false, kOp));
-  const Rank from = rank_in_group(peer, kOp);
-  call.add([data, from, tag = tag_of(tag, kOp)](Communicator& comm) { return comm.recv(data, from, tag); });
-  return launch(std::move(call));
-}
-
-WorkPtr SealedBackend::recvAnysource(AtTensors& tensors, int tag) {
-  constexpr const char* kOp = "sealring:recv_any";
-  same_elements(1, static_cast<std::int64_t>(tensors.size()), "the list of tensors", kOp);
-  Call call(*this, OpType::RECVANYSOURCE, kOp, tensors);
-  const auto data = moved(call.staging.output(tensors[0], false, kOp));
-  call.work->source = std::make_shared<Rank>(kNoRoot);
-  call.add([data, tag = tag_of(tag, kOp), source = call.work->source](Communicator& comm) {
-    return comm.recv_any(data, tag, source);
-  });
-  return launch(std::move(call));
-}
-
 WorkPtr SealedBackend::barrier(const c10d::BarrierOptions&) {
   Call call(*this, OpType::BARRIER, "sealring:barrier", {});
   call.add([](Communicator& comm) { return comm.barrier(); });
@@ -549,5 +440,7 @@ WorkPtr SealedBackend::barrier(const c10d::BarrierOptions&) {
 }
 
 }  // namespace sealring::torch_backend
+
+#include "python/sealring/torch_pieces.h"
 
 #include "python/sealring/torch_module.h"

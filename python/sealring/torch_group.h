@@ -16,22 +16,10 @@
 
 namespace sealring::torch_backend {
 
-namespace py = pybind11;
 using c10d::OpType;
 using AtTensor = at::Tensor;
 using AtTensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
-/// Frees the GIL if this thread has it: whatever waits for other threads must not hold it.
-class WithoutGil {
- public:
-  WithoutGil() {
-    if (Py_IsInitialized() && PyGILState_Check()) release_.emplace();
-  }
-
- private:
-  std::optional<py::gil_scoped_release> release_;
-};
 
 /// One group. Like the communicator it is thread-safe, and operations are ordered as they are issued.
 class SealedBackend : public c10d::Backend {

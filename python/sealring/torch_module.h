@@ -75,13 +75,11 @@ inline StudySettings study_settings(const std::string& suite, const std::string&
   return out;
 }
 
-inline std::chrono::milliseconds effective_timeout(std::chrono::duration<float> given) {
-  const auto env = Environment::read();
-  if (!env) raise(env.error());
+inline std::chrono::milliseconds effective_timeout(const Environment& env, std::chrono::duration<float> given) {
   const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(static_cast<double>(given.count()) * 1000));
   // An argument beats the variable; the variable beats PyTorch's default, which cannot be told from the same argument.
-  if (env->timeout_s && timeout == kBackendDefaultTimeout)
-    return std::chrono::milliseconds(static_cast<std::int64_t>(*env->timeout_s * 1000));
+  if (env.timeout_s && timeout == kBackendDefaultTimeout)
+    return std::chrono::milliseconds(static_cast<std::int64_t>(*env.timeout_s * 1000));
   if (timeout < std::chrono::milliseconds(1)) raise(Code::invalid_argument, "timeout", "the timeout is not positive");
   return timeout;
 }
@@ -97,7 +95,10 @@ inline c10::intrusive_ptr<c10d::Backend> create(c10d::DistributedBackendOptions&
   request.torch_ranks = options.global_ranks_in_group;
   if (request.torch_ranks.empty())  // PyTorch's way to say 0..n-1
     for (int i = 0; i < request.size; ++i) request.torch_ranks.push_back(i);
-  request.timeout = effective_timeout(options.timeout);
+  const auto env = Environment::read();
+  if (!env) raise(env.error());
+  request.timeout = effective_timeout(*env, options.timeout);
+  request.blocking_wait = env->blocking_wait;
   const py::gil_scoped_release free_gil;
   return c10::make_intrusive<SealedBackend>(std::move(request), options.group_id, options.store);
 }

@@ -159,6 +159,7 @@ struct SessionRequest {
   int rank = 0, size = 1;
   std::vector<std::int64_t> torch_ranks;
   std::chrono::milliseconds timeout{0};
+  bool blocking_wait = false;
 };
 
 /// The handshake; every rank of the group calls it. Blocks: without the GIL.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +15,19 @@
 #include "python/sealring/torch_tensors.h"
 
 namespace sealring::torch_backend {
+
+namespace py = pybind11;
+
+/// Frees the GIL if this thread has it: whatever waits for other threads must not hold it.
+class WithoutGil {
+ public:
+  WithoutGil() {
+    if (Py_IsInitialized() && PyGILState_Check()) release_.emplace();
+  }
+
+ private:
+  std::optional<py::gil_scoped_release> release_;
+};
 
 /// Runs what may block: callbacks of Futures are users' code, take the GIL, and may wait for a further operation. So it
 /// never runs in the communicator's thread, and a new thread is made when all are busy.
@@ -61,6 +75,7 @@ struct GroupLabel {
   std::string name;  ///< for messages only
   pid_t pid = getpid();
   std::atomic<std::int64_t> timeout_ms{0};
+  bool blocking_wait = false;  ///< SEALRING_BLOCKING_WAIT
   void refuse_in_child(const char* op) const {
     // A forked child has a copy of keys and counters: using them would repeat nonces.
     if (getpid() != pid)
@@ -121,7 +136,14 @@ class SealedWork : public c10d::Work {
   std::uint64_t getSequencenumber() const override { return seq_; }
   void abort() override {}  // ended with its session alone
 
+  /// With SEALRING_BLOCKING_WAIT=1 it is complete when it is handed out. Callbacks that call collectives themselves
+  /// (PowerSGD) need that: then they run in the thread that adds them, and so in the same order on every rank.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    if (group_->blocking_wait) {
+      const WithoutGil free_gil;
+      std::unique_lock lock(mutex_);
+      cv_.wait(lock, [this] { return completed_; });
+    }
     bool mine = false;
     {
       const std::lock_guard lock(mutex_);

@@ -19,7 +19,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 SLOW = float(os.environ.get("SR_TEST_SLOW", "1"))  # multiplies every bound on time
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "torch.distributed", "sealring"])
+# DDP imports torch._dynamo when it is made, which takes longer than all the rest.
+_context.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo", "numpy", "pytest", "sealring"])
 
 
 @dataclasses.dataclass
