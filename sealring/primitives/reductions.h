@@ -12,15 +12,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "sealring/base/host_device.h"
 #include "sealring/base/types.h"
-
-#if !defined(SR_HOST_DEVICE)
-#if defined(__CUDACC__)
-#define SR_HOST_DEVICE __host__ __device__
-#else
-#define SR_HOST_DEVICE
-#endif
-#endif
 
 namespace sealring::reductions {
 

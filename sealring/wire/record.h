@@ -8,13 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sealring/base/host_device.h"
 #include "sealring/base/types.h"
-
-#if defined(__CUDACC__)
-#define SR_HOST_DEVICE __host__ __device__
-#else
-#define SR_HOST_DEVICE
-#endif
 
 namespace sealring {
 

@@ -1,0 +1,227 @@
+// How a kernel body is written once and run twice: by a thread block on a GPU, and by a loop on the host.
+//
+// A body is a function template over `Block`. Its work is a list of PHASES; between two phases lies a block barrier.
+//   block.phase([&](auto& warp) { ... });   every warp runs the function, then all wait
+// Inside a phase a warp does STEPS; between two steps of one warp lies a warp barrier.
+//   warp.step([&](int lane) { ... });       every lane runs the function, then the warp waits
+//
+// Rules that make both runs equal:
+//   - Inside a step no lane reads what another lane writes in the same step; inside a phase no warp reads what
+//     another warp writes in the same phase. The host runs lanes and warps one after the other, so it would not notice.
+//   - A lane's registers that live from step to step are `typename Warp::template Lanes<T>` (device: one T, host: 32);
+//     those that live from phase to phase are `typename Block::template PerThread<T>`, indexed by warp.thread(lane).
+//   - Control flow outside step() must be the same for all lanes of the warp, outside phase() for the whole block.
+//   - Shared memory is one struct, passed by reference. Memory that others may write (a window) is read only through
+//     warp.window_chunk()/window_byte(), each address once: the host counts (protocol E.1).
+//   - Warp-wide instructions are members of the warp on whole Lanes (sum, any; a matrix instruction likewise: on the
+//     device its asm, on the host a loop over lanes that does what the fragment layout says).
+//
+// A new body: a struct with `Shared`, `kThreads`, and `template <class Block> static SR_HOST_DEVICE void
+// run(Block&, Shared&, const SegmentJob&, const OpView&, const KeyWords&, Column)`, which handles the segments
+// column.index, column.index + column.count, ... of the job. chacha_body.h is the example; kernel.h wraps a body
+// into a kernel (key and numbers from device state, epilogue, wiping), host_run.h runs it on the host.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sealring/base/host_device.h"
+
+namespace sealring::cuda {
+
+inline constexpr int kLanes = 32;
+
+/// 16 bytes as little-endian words.
+struct alignas(16) Chunk {
+  std::uint32_t words[4];
+};
+
+SR_HOST_DEVICE inline Chunk operator^(const Chunk& a, const Chunk& b) {
+  return Chunk{{a.words[0] ^ b.words[0], a.words[1] ^ b.words[1], a.words[2] ^ b.words[2], a.words[3] ^ b.words[3]}};
+}
+
+// --- the host -----------------------------------------------------------------------------------------------
+
+/// Counts the reads of every byte of a window.
+struct WindowReads {
+  const std::byte* begin = nullptr;
+  std::vector<std::uint32_t> counts;  ///< one a byte of the window
+  std::uint64_t strays = 0;           ///< reads outside of it
+
+  void note(const std::byte* at, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) {
+      const std::ptrdiff_t offset = at + i - begin;
+      if (offset < 0 || offset >= static_cast<std::ptrdiff_t>(counts.size()))
+        ++strays;
+      else
+        ++counts[static_cast<std::size_t>(offset)];
+    }
+  }
+};
+
+class HostWarp {
+ public:
+  template <class T>
+  struct Lanes {
+    std::array<T, kLanes> values{};
+    T& operator[](int lane) { return values[static_cast<std::size_t>(lane)]; }
+    const T& operator[](int lane) const { return values[static_cast<std::size_t>(lane)]; }
+  };
+
+  HostWarp(int index, WindowReads* reads) : index_(index), reads_(reads) {}
+  int index() const { return index_; }
+  int thread(int lane) const { return index_ * kLanes + lane; }
+
+  template <class Function>
+  void step(Function&& function) {
+    for (int lane = 0; lane < kLanes; ++lane) function(lane);
+  }
+  /// The sum over all lanes, mod 2^32, for every lane.
+  std::uint32_t sum(const Lanes<std::uint32_t>& values) const {
+    std::uint32_t out = 0;
+    for (const std::uint32_t value : values.values) out += value;
+    return out;
+  }
+  /// True for every lane when the value of any is not 0.
+  bool any(const Lanes<std::uint32_t>& values) const {
+    std::uint32_t out = 0;
+    for (const std::uint32_t value : values.values) out |= value;
+    return out != 0;
+  }
+  Chunk window_chunk(const std::byte* at) {
+    if (reads_ != nullptr) reads_->note(at, sizeof(Chunk));
+    Chunk out;
+    std::copy_n(at, sizeof out, reinterpret_cast<std::byte*>(&out));
+    return out;
+  }
+  std::uint32_t window_byte(const std::byte* at) {
+    if (reads_ != nullptr) reads_->note(at, 1);
+    return std::to_integer<std::uint32_t>(*at);
+  }
+
+ private:
+  int index_;
+  WindowReads* reads_;
+};
+
+class HostBlock {
+ public:
+  using Warp = HostWarp;
+  template <class T>
+  struct PerThread {
+    std::array<T, 1024> values{};
+    T& operator[](int thread) { return values[static_cast<std::size_t>(thread)]; }
+  };
+
+  explicit HostBlock(int threads, WindowReads* reads = nullptr) : warps_(threads / kLanes), reads_(reads) {}
+  int warps() const { return warps_; }
+
+  template <class Function>
+  void phase(Function&& function) {
+    for (int index = 0; index < warps_; ++index) {
+      HostWarp warp(index, reads_);
+      function(warp);
+    }
+  }
+
+ private:
+  int warps_;
+  WindowReads* reads_;
+};
+
+// --- the device ---------------------------------------------------------------------------------------------
+
+#if defined(__CUDACC__)
+
+class DeviceWarp {
+ public:
+  template <class T>
+  struct Lanes {
+    T value;
+    SR_HOST_DEVICE T& operator[](int) { return value; }
+    SR_HOST_DEVICE const T& operator[](int) const { return value; }
+  };
+
+  SR_HOST_DEVICE int index() const {
+#if defined(__CUDA_ARCH__)
+    // The same in all lanes, and the compiler is told so.
+    return __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kLanes, 0);
+#else
+    return 0;
+#endif
+  }
+  SR_HOST_DEVICE int thread(int lane) const { return index() * kLanes + lane; }
+
+  template <class Function>
+  SR_HOST_DEVICE void step(Function&& function) {
+#if defined(__CUDA_ARCH__)
+    function(static_cast<int>(threadIdx.x) % kLanes);
+    __syncwarp();
+#endif
+  }
+  SR_HOST_DEVICE std::uint32_t sum(const Lanes<std::uint32_t>& values) const {
+#if defined(__CUDA_ARCH__)
+    return __reduce_add_sync(0xFFFFFFFFu, values.value);
+#else
+    return values.value;
+#endif
+  }
+  SR_HOST_DEVICE bool any(const Lanes<std::uint32_t>& values) const {
+#if defined(__CUDA_ARCH__)
+    return __any_sync(0xFFFFFFFFu, values.value != 0) != 0;
+#else
+    return values.value != 0;
+#endif
+  }
+  // [protocol E.1] One load instruction that the compiler neither repeats nor caches: relaxed, system scope.
+  SR_HOST_DEVICE Chunk window_chunk(const std::byte* at) {
+    Chunk out{};
+#if defined(__CUDA_ARCH__)
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out.words[0]), "=r"(out.words[1]), "=r"(out.words[2]), "=r"(out.words[3])
+                 : "l"(at)
+                 : "memory");
+#endif
+    return out;
+  }
+  SR_HOST_DEVICE std::uint32_t window_byte(const std::byte* at) {
+    std::uint32_t out = 0;
+#if defined(__CUDA_ARCH__)
+    asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(out) : "l"(at) : "memory");
+#endif
+    return out;
+  }
+};
+
+class DeviceBlock {
+ public:
+  using Warp = DeviceWarp;
+  template <class T>
+  struct PerThread {
+    T value;
+    SR_HOST_DEVICE T& operator[](int) { return value; }
+  };
+
+  SR_HOST_DEVICE int warps() const {
+#if defined(__CUDA_ARCH__)
+    return static_cast<int>(blockDim.x) / kLanes;
+#else
+    return 0;
+#endif
+  }
+  template <class Function>
+  SR_HOST_DEVICE void phase(Function&& function) {
+#if defined(__CUDA_ARCH__)
+    DeviceWarp warp;
+    function(warp);
+    __syncthreads();
+#endif
+  }
+};
+
+#endif
+
+}  // namespace sealring::cuda
