@@ -153,7 +153,13 @@ class DeviceWarp {
     return 0;
 #endif
   }
-  SR_HOST_DEVICE int thread(int lane) const { return index() * kLanes + lane; }
+  SR_HOST_DEVICE int thread([[maybe_unused]] int lane) const {
+#if defined(__CUDA_ARCH__)
+    return static_cast<int>(threadIdx.x);
+#else
+    return lane;
+#endif
+  }
 
   template <class Function>
   SR_HOST_DEVICE void step(Function&& function) {

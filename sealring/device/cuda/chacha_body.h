@@ -1,0 +1,426 @@
+// ChaCha20-Poly1305 of many segments: the body of the seal and the open kernels [RFC 8439 §2.8].
+//
+// A block is `kWorkers` warps that encrypt and one, the last, that prepares and finishes. There is one phase a segment;
+// in phase i of a column
+//   workers   combine segment i-2 (open), then encrypt or decrypt segment i and evaluate their part of its Poly1305;
+//   the last  adds up segment i-1 and writes (seal) or checks (open) its tag, and prepares keys and powers ahead.
+// So nobody waits for a tag: the tag of i-1 is computed while i is encrypted.
+//
+// A worker walks over every kWorkers-th tile of 2 KiB. Memory is touched in chunks of 16 bytes, lane after lane (512
+// contiguous bytes an instruction); a lane computes the keystream of one 64-byte row, and the two layouts meet in
+// shared memory, at places that no two lanes of a quarter share a bank at. open leaves the plaintext there until the
+// tag is known: ciphertext is read once, and nothing reaches the tensor before its tag was accepted [protocol E.1].
+#pragma once
+
+#include "sealring/device/cuda/chacha_prepare.h"
+#include "sealring/device/cuda/combine.h"
+#include "sealring/device/cuda/user_memory.h"
+
+namespace sealring::cuda {
+
+enum class Direction : int { seal, open };
+
+/// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory (open);
+/// 0: it waits in job.private_tiles (memory of this process on the device), 2 * segment_bytes a column.
+template <Direction kDirectionOf, int kWorkersOf, int kBlocksOf, std::uint32_t kTileOf, CombineKind kCombineOf>
+struct ChachaConfig {
+  static constexpr Direction kDirection = kDirectionOf;
+  static constexpr int kWorkers = kWorkersOf;
+  static constexpr int kBlocks = kBlocksOf;  ///< resident on a multiprocessor: limits registers and shared memory
+  static constexpr std::uint32_t kTile = kTileOf;
+  static constexpr CombineKind kCombine = kCombineOf;
+  static constexpr int kBatch = 8;  ///< segments prepared at once
+};
+
+template <class Config>
+struct ChachaBody {
+  static constexpr bool kOpen = Config::kDirection == Direction::open;
+  static constexpr int kWorkers = Config::kWorkers;
+  static constexpr int kThreads = (kWorkers + 1) * kLanes;
+  static constexpr int kBlocks = Config::kBlocks;
+  static constexpr int kBatch = Config::kBatch;
+  static constexpr bool kInShared = Config::kTile != 0;
+  static constexpr std::uint32_t kStored = kOpen && kInShared ? 2 * Config::kTile / 16 : kWorkers * kTileChunks;
+  static constexpr int kLast = kOpen ? 2 : 1;  ///< phases behind the last segment's own
+
+  struct Shared {
+    Chunk stored[kStored];  ///< open: two segments; seal: what a worker transposes in
+    SegmentPrep prep[2][kBatch];
+    poly1305::Number sums[2][kWorkers * kLanes];
+    Chunk tail[2][4];        ///< ciphertext behind the last whole row
+    Chunk tail_plain[2][4];  ///< open: its plaintext
+    Chunk tail_stream[4];
+    std::uint32_t accepted[2];
+    BadTag bad;
+  };
+
+  /// One segment of the column, as all warps see it.
+  struct Segment {
+    std::uint32_t i;  ///< place in the column
+    std::uint32_t k;  ///< place in the job
+    Place place;
+    Shape shape;
+    SR_HOST_DEVICE int parity() const { return static_cast<int>(i & 1u); }
+  };
+  SR_HOST_DEVICE static Segment segment_of(const SegmentJob& job, Column column, std::uint32_t i) {
+    Segment out;
+    out.i = i;
+    out.k = column.index + i * column.count;
+    out.place = place_of(job, out.k);
+    out.shape = shape_of(out.place.payload_bytes);
+    return out;
+  }
+  SR_HOST_DEVICE static SegmentPrep& prep_of(Shared& shared, std::uint32_t i) {
+    return shared.prep[(i / kBatch) & 1u][i % kBatch];
+  }
+  /// Where lane `lane` finds chunk lane + 32 c of a tile: row lane/4 + 8 c, turned within the row.
+  SR_HOST_DEVICE static std::uint32_t coalesced_slot(int lane, int c) {
+    return static_cast<std::uint32_t>(c * kLanes + (lane & ~3) + ((lane & 3) ^ ((lane >> 3) & 3)));
+  }
+  /// Where chunk c of the row `lane` lies.
+  SR_HOST_DEVICE static std::uint32_t row_slot(int lane, int c) {
+    return static_cast<std::uint32_t>(lane * 4 + (c ^ ((lane >> 1) & 3)));
+  }
+  /// The 128 chunks in which a worker transposes a tile.
+  SR_HOST_DEVICE static Chunk* transposed(Shared& shared, const Segment& segment, int worker, std::uint32_t tile) {
+    if constexpr (kOpen && kInShared)
+      return shared.stored + segment.parity() * (Config::kTile / 16) + tile * kTileChunks;
+    else
+      return shared.stored + worker * static_cast<int>(kTileChunks);
+  }
+  /// Where the plaintext of a tile waits for its tag.
+  SR_HOST_DEVICE static Chunk* waiting(Shared& shared, const SegmentJob& job, Column column, const Segment& segment,
+                                       std::uint32_t tile) {
+    if constexpr (kInShared) {
+      return transposed(shared, segment, 0, tile);
+    } else {
+      const std::uint64_t bytes = (static_cast<std::uint64_t>(job.layout.segment_bytes) + kTileBytes - 1) / kTileBytes *
+                                  kTileBytes;
+      std::byte* const at = job.private_tiles + (2ull * column.index + static_cast<std::uint64_t>(segment.parity())) * bytes;
+      return reinterpret_cast<Chunk*>(at) + tile * kTileChunks;
+    }
+  }
+  /// The first tile of a worker and so all: first, first + kWorkers, ... The last tile of the segment is worker 0's.
+  SR_HOST_DEVICE static std::uint32_t first_tile(const Shape& shape, int worker) {
+    const int behind = static_cast<int>(shape.tiles) - 1 - worker;
+    return behind < 0 ? shape.tiles : static_cast<std::uint32_t>(behind % kWorkers);
+  }
+
+  template <class Warp>
+  struct Registers {
+    struct Row {
+      Chunk chunk[4];
+    };
+    typename Warp::template Lanes<Row> data;
+    typename Warp::template Lanes<poly1305::Number> sum;
+  };
+
+  // Four chunks a lane of a tile, from the tensor (seal) or the window (open).
+  template <class Warp>
+  SR_HOST_DEVICE static void load_tile(Warp& warp, const SegmentJob& job, const Segment& segment, std::uint32_t tile,
+                                       int lane, typename Registers<Warp>::Row& row) {
+    const int first = static_cast<int>(tile * kTileChunks - 4 * segment.shape.pad_rows) + lane;
+    if constexpr (kOpen) {
+      const std::byte* const from = job.wire + segment.place.wire;
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int at = first + c * kLanes;
+        row.chunk[c] = at < 0 ? Chunk{} : warp.window_chunk(from + static_cast<std::int64_t>(at) * 16);
+      }
+    } else {
+      const std::byte* const from = job.plaintext + segment.place.payload;
+      if (misalignment(from) == 0) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int at = first + c * kLanes;
+          row.chunk[c] = at < 0 ? Chunk{} : load_aligned(from + static_cast<std::int64_t>(at) * 16);
+        }
+      } else {
+        const ConstUserMemory memory{job.plaintext, payload_bytes_of(job)};
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int at = first + c * kLanes;
+          row.chunk[c] = at < 0 ? Chunk{} : load_any(memory, from + static_cast<std::int64_t>(at) * 16);
+        }
+      }
+    }
+  }
+
+  // Encrypts or decrypts a loaded tile and absorbs its ciphertext.
+  SR_HOST_DEVICE static void cipher_tile(const SegmentJob& job, const Segment& segment, const SegmentPrep& prep,
+                                         std::uint32_t tile, int lane, const Chunk* stream, Chunk* plain,
+                                         Chunk (&data)[4], poly1305::Number& sum) {
+    const int first = static_cast<int>(tile * kTileChunks - 4 * segment.shape.pad_rows) + lane;
+    std::byte* const to = job.wire + segment.place.wire;
+    poly1305::Columns columns{};
+    add_product(columns, sum, prep.stride[0]);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int at = first + c * kLanes;
+      const std::uint32_t slot = coalesced_slot(lane, c);
+      const Chunk other = data[c] ^ stream[slot];
+      const Chunk& sealed = kOpen ? data[c] : other;
+      if constexpr (kOpen) {
+        plain[slot] = other;
+      } else {
+        if (at >= 0) store_aligned(to + static_cast<std::int64_t>(at) * 16, sealed);
+      }
+      const poly1305::Number number =
+          at < 0 ? poly1305::Number{}
+                 : poly1305::number_of(sealed.words[0], sealed.words[1], sealed.words[2], sealed.words[3]);
+      if (c < 3)
+        add_product(columns, number, prep.stride[1 + c]);
+      else
+        add_number(columns, number);
+    }
+    sum = carried(columns);
+  }
+
+  template <class Warp>
+  SR_HOST_DEVICE static void cipher_segment(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
+                                            const KeyWords& key, Column column, const Segment& segment) {
+    const SegmentPrep& prep = prep_of(shared, segment.i);
+    const int worker = warp.index();
+    const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
+    Registers<Warp> registers;
+    warp.step([&](int lane) { registers.sum[lane] = poly1305::Number{}; });
+    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles; tile += kWorkers) {
+      Chunk* const stream = transposed(shared, segment, worker, tile);
+      warp.step([&](int lane) {
+        load_tile(warp, job, segment, tile, lane, registers.data[lane]);
+        // [RFC 8439 §2.8] The data begins with block 1.
+        const std::uint32_t counter = tile * kLanes + static_cast<std::uint32_t>(lane) - segment.shape.pad_rows + 1;
+        const chacha20::Block block = chacha20::keystream(key.key, nonce.words, counter);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          stream[row_slot(lane, c)] = Chunk{{block.words[4 * c], block.words[4 * c + 1], block.words[4 * c + 2],
+                                             block.words[4 * c + 3]}};
+        }
+      });
+      Chunk* const plain = kOpen ? waiting(shared, job, column, segment, tile) : nullptr;
+      warp.step([&](int lane) {
+        cipher_tile(job, segment, prep, tile, lane, stream, plain, registers.data[lane].chunk, registers.sum[lane]);
+      });
+    }
+    warp.step([&](int lane) {
+      shared.sums[segment.parity()][worker * kLanes + lane] = registers.sum[lane];
+    });
+    if (worker == 0 && segment.shape.tail_chunks > 0) cipher_tail(warp, shared, job, key, nonce, segment);
+  }
+
+  // The bytes behind the last whole row: a lane a chunk.
+  template <class Warp>
+  SR_HOST_DEVICE static void cipher_tail(Warp& warp, Shared& shared, const SegmentJob& job, const KeyWords& key,
+                                         const NonceWords& nonce, const Segment& segment) {
+    const Shape& shape = segment.shape;
+    warp.step([&](int lane) {
+      if (lane != 0) return;
+      const chacha20::Block block = chacha20::keystream(key.key, nonce.words, shape.rows + 1);
+#pragma unroll
+      for (int w = 0; w < 16; ++w) shared.tail_stream[w / 4].words[w % 4] = block.words[w];
+    });
+    warp.step([&](int lane) {
+      if (lane >= static_cast<int>(shape.tail_chunks)) return;
+      const std::uint32_t offset = static_cast<std::uint32_t>(lane) * 16;
+      const std::uint32_t left = shape.tail_bytes - offset;
+      const std::uint32_t bytes = left < 16 ? left : 16;
+      const std::uint64_t behind = static_cast<std::uint64_t>(shape.rows) * kRowBytes + offset;
+      std::byte* const wire = job.wire + segment.place.wire + behind;
+      Chunk in{};
+      if constexpr (kOpen) {
+        for (std::uint32_t b = 0; b < bytes; ++b) {
+          const std::uint32_t value = warp.window_byte(wire + b) << (8 * (b % 4));
+#pragma unroll
+          for (std::uint32_t w = 0; w < 4; ++w) in.words[w] |= w == b / 4 ? value : 0u;
+        }
+      } else {
+        in = load_bytes(job.plaintext + segment.place.payload + behind, bytes);
+      }
+      const Chunk out = truncated(in ^ shared.tail_stream[lane], bytes);
+      shared.tail[segment.parity()][lane] = kOpen ? in : out;
+      if constexpr (kOpen)
+        shared.tail_plain[segment.parity()][lane] = out;
+      else
+        store_bytes(wire, out, bytes);
+    });
+  }
+
+  // The accepted plaintext of segment i into the tensor.
+  template <class Warp>
+  SR_HOST_DEVICE static void combine_segment(Warp& warp, Shared& shared, const SegmentJob& job, Column column,
+                                             const Segment& segment) {
+    const std::byte* const local = job.combine.local + segment.place.payload;
+    std::byte* const dst = job.combine.dst + segment.place.payload;
+    const bool aligned = misalignment(dst) == 0 && misalignment(local) == 0;
+    const ConstUserMemory memory{job.combine.local, payload_bytes_of(job)};
+    const int worker = warp.index();
+    constexpr bool kReads = Config::kCombine != CombineKind::replace;
+    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles; tile += kWorkers) {
+      const Chunk* const plain = waiting(shared, job, column, segment, tile);
+      const int origin = static_cast<int>(tile * kTileChunks - 4 * segment.shape.pad_rows);
+      warp.step([&](int lane) {
+        Chunk mine[4] = {};
+        if constexpr (kReads) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            const std::int64_t at = origin + lane + c * kLanes;
+            if (at >= 0) mine[c] = aligned ? load_aligned(local + at * 16) : load_any(memory, local + at * 16);
+          }
+        }
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const std::int64_t at = origin + lane + c * kLanes;
+          if (at < 0) continue;
+          const Chunk out = combined<Config::kCombine>(job.combine, mine[c], plain[coalesced_slot(lane, c)]);
+          if (aligned)
+            store_aligned(dst + at * 16, out);
+          else
+            store_any(dst + at * 16, out);
+        }
+      });
+    }
+    if (worker != 0) return;
+    warp.step([&](int lane) {
+      if (lane >= static_cast<int>(segment.shape.tail_chunks)) return;
+      const std::uint32_t offset = static_cast<std::uint32_t>(lane) * 16;
+      const std::uint32_t left = segment.shape.tail_bytes - offset;
+      const std::uint32_t bytes = left < 16 ? left : 16;
+      const std::uint64_t behind = static_cast<std::uint64_t>(segment.shape.rows) * kRowBytes + offset;
+      const Chunk mine = kReads ? load_bytes(local + behind, bytes) : Chunk{};
+      store_bytes(dst + behind, combined<Config::kCombine>(job.combine, mine, shared.tail_plain[segment.parity()][lane]),
+                  bytes);
+    });
+  }
+
+  // What a lane of the last warp adds to the sum: a block of AAD, the lengths, or a chunk of the tail.
+  SR_HOST_DEVICE static void add_extra(const Shared& shared, const SegmentJob& job, const OpView& op,
+                                       const Segment& segment, const SegmentPrep& prep, int lane,
+                                       poly1305::Columns& columns) {
+    using poly1305::Number;
+    constexpr int kLengths = kAadChunks;
+    constexpr int kTail = kLengths + 1;
+    Chunk block{};
+    Number power{};
+    if (lane < kAadChunks) {
+      block = aad_chunk(job, op, segment.k, lane);
+      power = prep.aad[lane];
+    } else if (lane == kLengths) {  // [RFC 8439 §2.8] le64 lengths of AAD and ciphertext
+      block = Chunk{{static_cast<std::uint32_t>(kAadBytes), 0, segment.place.payload_bytes, 0}};
+      power = prep.low[0];
+    } else if (lane < kTail + static_cast<int>(segment.shape.tail_chunks)) {
+      block = shared.tail[segment.parity()][lane - kTail];
+      power = prep.low[static_cast<int>(segment.shape.tail_chunks) - (lane - kTail)];
+    } else {
+      return;
+    }
+    add_product(columns, poly1305::number_of(block.words[0], block.words[1], block.words[2], block.words[3]),
+                multiplier_of(power));
+  }
+
+  // Adds up a segment's sums; every lane gets the tag.
+  template <class Warp>
+  SR_HOST_DEVICE static Chunk tag_of(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
+                                     const Segment& segment) {
+    using poly1305::Number;
+    const SegmentPrep& prep = prep_of(shared, segment.i);
+    typename Warp::template Lanes<std::uint32_t> limbs[5];
+    warp.step([&](int lane) {
+      const poly1305::Multiplier warps = multiplier_of(prep.warp);
+      const Number* const sums = shared.sums[segment.parity()];
+      Number sum = sums[(kWorkers - 1) * kLanes + lane];
+      for (int worker = kWorkers - 2; worker >= 0; --worker) {
+        poly1305::Columns columns{};
+        add_product(columns, sum, warps);
+        add_number(columns, sums[worker * kLanes + lane]);
+        sum = carried(columns);
+      }
+      // The last chunk of lane 31 has the tail and the lengths behind it.
+      const int exponent = 33 - lane + static_cast<int>(segment.shape.tail_chunks);
+      const Number weight = multiply(prep.low[(exponent - 1) & 7], prep.high[(exponent - 1) >> 3]);
+      poly1305::Columns columns{};
+      add_product(columns, sum, multiplier_of(weight));
+      add_extra(shared, job, op, segment, prep, lane, columns);
+      const Number all = carried(columns);
+#pragma unroll
+      for (int i = 0; i < 5; ++i) limbs[i][lane] = all.limb[i];
+    });
+    poly1305::Columns columns{};
+#pragma unroll
+    for (int i = 0; i < 5; ++i) columns.column[i] = warp.sum(limbs[i]);
+    Chunk tag;
+    poly1305::finish(carried(columns), prep.s, tag.words);
+    return tag;
+  }
+  SR_HOST_DEVICE static std::uint32_t byte_of(const Chunk& chunk, int b) {
+    const std::uint32_t word = b < 8 ? (b < 4 ? chunk.words[0] : chunk.words[1])
+                                     : (b < 12 ? chunk.words[2] : chunk.words[3]);
+    return (word >> (8 * (b & 3))) & 0xFFu;
+  }
+
+  template <class Warp>
+  SR_HOST_DEVICE static void finish_segment(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
+                                            const Segment& segment) {
+    const Chunk tag = tag_of(warp, shared, job, op, segment);
+    std::byte* const at = job.wire + segment.place.wire + segment.place.payload_bytes;
+    if constexpr (!kOpen) {
+      warp.step([&](int lane) {
+        if (lane < static_cast<int>(kTagBytes)) at[lane] = static_cast<std::byte>(byte_of(tag, lane));
+      });
+    } else {
+      // Constant time: every byte is compared, and only the whole says anything.
+      typename Warp::template Lanes<std::uint32_t> differs;
+      warp.step([&](int lane) {
+        differs[lane] = lane < static_cast<int>(kTagBytes) ? warp.window_byte(at + lane) ^ byte_of(tag, lane) : 0u;
+      });
+      const bool refused = warp.any(differs);
+      warp.step([&](int lane) {
+        if (lane != 0) return;
+        if (refused && shared.bad.refused == 0) shared.bad = BadTag{1, segment.k};
+        // After the first refusal the column writes nothing more.
+        shared.accepted[segment.parity()] = shared.bad.refused == 0 ? 1u : 0u;
+      });
+    }
+  }
+
+  template <class Warp>
+  SR_HOST_DEVICE static void prepare_batch(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
+                                           const KeyWords& key, Column column, std::uint32_t count,
+                                           std::uint32_t first) {
+    warp.step([&](int lane) {
+      const std::uint32_t i = first + static_cast<std::uint32_t>(lane);
+      if (lane < kBatch && i < count)
+        prepare_segment<kWorkers>(key, op, job, column.index + i * column.count, prep_of(shared, i));
+    });
+  }
+
+  template <class Block>
+  SR_HOST_DEVICE static void run(Block& block, Shared& shared, const SegmentJob& job, const OpView& op,
+                                 const KeyWords& key, Column column) {
+    using Warp = typename Block::Warp;
+    const std::uint32_t count =
+        column.index < job.segments ? (job.segments - column.index + column.count - 1) / column.count : 0;
+    block.phase([&](Warp& warp) {
+      if (warp.index() != kWorkers) return;
+      warp.step([&](int lane) {
+        if (lane == 0) shared.bad = BadTag{};
+      });
+      prepare_batch(warp, shared, job, op, key, column, count, 0);
+    });
+    for (std::uint32_t i = 0; count > 0 && i < count + kLast; ++i) {
+      block.phase([&](Warp& warp) {
+        if (warp.index() < kWorkers) {
+          if constexpr (kOpen) {
+            if (i >= 2 && shared.accepted[i & 1u] != 0)
+              combine_segment(warp, shared, job, column, segment_of(job, column, i - 2));
+          }
+          if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i));
+        } else {
+          if (i >= 1 && i <= count) finish_segment(warp, shared, job, op, segment_of(job, column, i - 1));
+          if (i % kBatch == 0) prepare_batch(warp, shared, job, op, key, column, count, i + kBatch);
+        }
+      });
+    }
+  }
+};
+
+}  // namespace sealring::cuda
