@@ -1,4 +1,5 @@
-// Runs a fuzz target over every file of the given folders or files: the corpus as a plain test, without libFuzzer.
+// Runs a fuzz target over every file of the given folders or files: the corpus as a plain test, without
+// libFuzzer.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

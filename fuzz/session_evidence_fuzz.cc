@@ -1,4 +1,5 @@
-// What Evidence::decode takes, encodes to the same bytes and is within the limits; both verifiers then only refuse it.
+// What Evidence::decode takes, encodes to the same bytes and is within the limits; both verifiers then only
+// refuse it.
 #include "sealring/session/identity.h"
 
 namespace {

@@ -1,7 +1,8 @@
-// Two ranks start over a store that changes one message on the way to one reader. A reader that was shown changed bytes
-// never becomes ready, and two ranks that are ready have the same keys.
+// Two ranks start over a store that changes one message on the way to one reader. A reader that was shown
+// changed bytes never becomes ready, and two ranks that are ready have the same keys.
 //
-// Input: u8 which message of the run, u8 how (xor, overwrite, cut, append, replace by another message), u16 where, bytes.
+// Input: u8 which message of the run, u8 how (xor, overwrite, cut, append, replace by another message), u16
+// where, bytes.
 #include <map>
 #include <optional>
 
@@ -25,8 +26,12 @@ struct Change {
       case 1:
         for (std::size_t i = 0; i < bytes.size() && at + i < target.size(); ++i) target[at + i] = bytes[i];
         break;
-      case 2: target.resize(at); break;
-      case 3: target.insert(target.end(), bytes.begin(), bytes.end()); break;
+      case 2:
+        target.resize(at);
+        break;
+      case 3:
+        target.insert(target.end(), bytes.begin(), bytes.end());
+        break;
       case 4: {
         auto other = board.begin();
         std::advance(other, static_cast<std::ptrdiff_t>(where % board.size()));

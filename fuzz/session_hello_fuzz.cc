@@ -1,4 +1,5 @@
-// What Hello::decode takes, encodes to the same bytes; whatever it is given, it only refuses by the codes it names.
+// What Hello::decode takes, encodes to the same bytes; whatever it is given, it only refuses by the codes it
+// names.
 #include "sealring/session/identity.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,4 +1,5 @@
-// A text that JobKey::parse takes is the one text of its key: written again it is the same, but for the last newline.
+// A text that JobKey::parse takes is the one text of its key: written again it is the same, but for the last
+// newline.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,7 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     SR_CHECK(key.error().code == Code::key_file);
     return 0;
   }
-  SR_CHECK(key->bytes().size() == 32 && (!key->world() || (*key->world() >= 1 && *key->world() <= kRanksMax)));
+  SR_CHECK(key->bytes().size() == 32 &&
+           (!key->world() || (*key->world() >= 1 && *key->world() <= kRanksMax)));
   char folder[] = "/tmp/sealring-fuzz-XXXXXX";
   SR_CHECK(::mkdtemp(folder) != nullptr);
   const std::string path = std::string(folder) + "/key";

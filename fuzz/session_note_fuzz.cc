@@ -1,4 +1,5 @@
-// What Note::decode takes is in range and encodes to the same bytes. The first two input bytes are the world's size.
+// What Note::decode takes is in range and encodes to the same bytes. The first two input bytes are the
+// world's size.
 #include "sealring/session/handshake.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -16,12 +16,14 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 
 int piece_of(std::size_t left) { return static_cast<int>(std::min(left, kPieceBytes)); }
 
-/// `out` null: additional data. A null `out` with no bytes would be read as such, hence the loops skip empty inputs.
+/// `out` null: additional data. A null `out` with no bytes would be read as such, hence the loops skip empty
+/// inputs.
 bool update(EVP_CIPHER_CTX* context, ByteView in, std::byte* out) {
   while (!in.empty()) {
     const int piece = piece_of(in.size());
     int written = 0;
-    if (EVP_CipherUpdate(context, out == nullptr ? nullptr : raw(out), &written, raw(in.data()), piece) != 1) {
+    if (EVP_CipherUpdate(context, out == nullptr ? nullptr : raw(out), &written, raw(in.data()), piece) !=
+        1) {
       return false;
     }
     if (written != piece) return false;  // stream modes write what they read
@@ -53,11 +55,13 @@ Aead::~Aead() = default;
 Result<Aead> Aead::make(Suite suite, ByteView key) {
   const EVP_CIPHER* cipher = internal::cipher_algorithm(suite);
   if (cipher == nullptr) {
-    return fail(Code::suite, "aead.make", "suite " + std::string(to_string(suite)) + " is no authenticated cipher");
+    return fail(Code::suite, "aead.make",
+                "suite " + std::string(to_string(suite)) + " is no authenticated cipher");
   }
   if (key.size() != suite_key_bytes(suite)) {
-    return fail(Code::invalid_argument, "aead.make",
-                "a key of " + std::to_string(key.size()) + " bytes does not fit " + std::string(to_string(suite)));
+    return fail(
+        Code::invalid_argument, "aead.make",
+        "a key of " + std::to_string(key.size()) + " bytes does not fit " + std::string(to_string(suite)));
   }
   auto state = std::make_unique<State>();
   state->seal.reset(EVP_CIPHER_CTX_new());

@@ -1,4 +1,5 @@
-// One-shot authenticated encryption with OpenSSL: control frames, handshake messages, and the oracle of every test.
+// One-shot authenticated encryption with OpenSSL: control frames, handshake messages, and the oracle of every
+// test.
 #pragma once
 
 #include <array>
@@ -18,8 +19,8 @@ Nonce nonce_of(const Nonce& iv, std::uint64_t number);
 
 /// One key of one suite. seal and open may run in place (out == in); they never read past `in`.
 ///
-/// Not thread-safe: one object a thread. The caller answers for the nonce; outside of tests only code that holds a
-/// SealPermit (wire/nonce_sequence.h) or a single-use key may call seal.
+/// Not thread-safe: one object a thread. The caller answers for the nonce; outside of tests only code that
+/// holds a SealPermit (wire/nonce_sequence.h) or a single-use key may call seal.
 class Aead {
  public:
   /// Errors: SUITE for plain and chained-gmac, INVALID_ARGUMENT for a key of the wrong size.
@@ -30,9 +31,10 @@ class Aead {
 
   /// Writes in.size() bytes of ciphertext to `out` (same size) and gives the tag.
   Result<Tag> seal(const Nonce& nonce, ByteView aad, ByteView in, std::span<std::byte> out) const;
-  /// Verifies in constant time, writes in.size() bytes of plaintext. On DATA_TAG `out` is zeroed. `out` must be
-  /// private memory: OpenSSL writes before it has verified.
-  Result<void> open(const Nonce& nonce, ByteView aad, ByteView in, const Tag& tag, std::span<std::byte> out) const;
+  /// Verifies in constant time, writes in.size() bytes of plaintext. On DATA_TAG `out` is zeroed. `out` must
+  /// be private memory: OpenSSL writes before it has verified.
+  Result<void> open(const Nonce& nonce, ByteView aad, ByteView in, const Tag& tag,
+                    std::span<std::byte> out) const;
 
  private:
   struct State;

@@ -26,7 +26,8 @@ std::array<std::byte, N> digest(const EVP_MD* algorithm, std::initializer_list<B
     SR_CHECK(part.empty() || EVP_DigestUpdate(context.get(), part.data(), part.size()) == 1);
   }
   unsigned written = 0;
-  SR_CHECK(EVP_DigestFinal_ex(context.get(), raw(out.data()), &written) == 1 && written == N, "written", written);
+  SR_CHECK(EVP_DigestFinal_ex(context.get(), raw(out.data()), &written) == 1 && written == N, "written",
+           written);
   return out;
 }
 
@@ -39,7 +40,8 @@ class Hmac {
         OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, const_cast<char*>(digest_name), 0),
         OSSL_PARAM_construct_end()};
     SR_CHECK(context_ != nullptr, "no memory for HMAC");
-    SR_CHECK(EVP_MAC_init(context_.get(), key.empty() ? kNoKey : raw(key.data()), key.size(), parameters) == 1);
+    SR_CHECK(EVP_MAC_init(context_.get(), key.empty() ? kNoKey : raw(key.data()), key.size(), parameters) ==
+             1);
   }
   void restart() { SR_CHECK(EVP_MAC_init(context_.get(), nullptr, 0, nullptr) == 1); }
   Hmac& add(ByteView part) {
@@ -52,7 +54,8 @@ class Hmac {
   }
   void finish(std::span<std::byte> out) {
     std::size_t written = 0;
-    SR_CHECK(EVP_MAC_final(context_.get(), raw(out.data()), &written, out.size()) == 1 && written == out.size());
+    SR_CHECK(EVP_MAC_final(context_.get(), raw(out.data()), &written, out.size()) == 1 &&
+             written == out.size());
   }
 
  private:
@@ -61,8 +64,12 @@ class Hmac {
 
 }  // namespace
 
-Hash512 sha512(std::initializer_list<ByteView> parts) { return digest<64>(internal::sha512_algorithm(), parts); }
-Hash256 sha256(std::initializer_list<ByteView> parts) { return digest<32>(internal::sha256_algorithm(), parts); }
+Hash512 sha512(std::initializer_list<ByteView> parts) {
+  return digest<64>(internal::sha512_algorithm(), parts);
+}
+Hash256 sha256(std::initializer_list<ByteView> parts) {
+  return digest<32>(internal::sha256_algorithm(), parts);
+}
 
 Hash512 hmac_sha512(ByteView key, std::initializer_list<ByteView> parts) {
   Hash512 out;

@@ -44,10 +44,15 @@ const EVP_CIPHER* cipher_algorithm(Suite suite) {
   static const EVP_CIPHER* const aes_128 = fetch_cipher("AES-128-GCM");
   static const EVP_CIPHER* const chacha = fetch_cipher("ChaCha20-Poly1305");
   switch (suite) {
-    case Suite::aes_256_gcm: return aes_256;
-    case Suite::aes_128_gcm: return aes_128;
-    case Suite::chacha20_poly1305: return chacha;
-    case Suite::plain: case Suite::chained_gmac: return nullptr;
+    case Suite::aes_256_gcm:
+      return aes_256;
+    case Suite::aes_128_gcm:
+      return aes_128;
+    case Suite::chacha20_poly1305:
+      return chacha;
+    case Suite::plain:
+    case Suite::chained_gmac:
+      return nullptr;
   }
   return nullptr;
 }

@@ -1,4 +1,5 @@
-// OpenSSL objects shared inside crypto/: algorithms fetched once, and owners for the C types. Private to this folder.
+// OpenSSL objects shared inside crypto/: algorithms fetched once, and owners for the C types. Private to this
+// folder.
 #pragma once
 
 #include <openssl/err.h>
@@ -27,15 +28,16 @@ using MacContext = Owned<EVP_MAC_CTX, EVP_MAC_CTX_free>;
 using PublicKeyContext = Owned<EVP_PKEY_CTX, EVP_PKEY_CTX_free>;
 using PublicKey = Owned<EVP_PKEY, EVP_PKEY_free>;
 
-/// Fetched on first use and kept for the life of the process: a fetch takes a lock and a search each time. Abort when
-/// the library lacks them. Thread-safe.
+/// Fetched on first use and kept for the life of the process: a fetch takes a lock and a search each time.
+/// Abort when the library lacks them. Thread-safe.
 const EVP_MD* sha256_algorithm();
 const EVP_MD* sha512_algorithm();
 EVP_MAC* hmac_algorithm();
 /// nullptr for a suite that has no cipher (plain, chained-gmac).
 const EVP_CIPHER* cipher_algorithm(Suite suite);
 
-/// Takes back what a refused foreign input left in this thread's error queue: the process may hold other users of it.
+/// Takes back what a refused foreign input left in this thread's error queue: the process may hold other
+/// users of it.
 class ErrorMark {
  public:
   ErrorMark() { ERR_set_mark(); }
@@ -44,7 +46,9 @@ class ErrorMark {
   ErrorMark& operator=(const ErrorMark&) = delete;
 };
 
-inline const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
+inline const unsigned char* raw(const std::byte* bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes);
+}
 inline unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 
 }  // namespace sealring::internal

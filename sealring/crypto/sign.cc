@@ -28,7 +28,8 @@ PublicKey public_object(const P256Public& point) {
   const PublicKeyContext context(EVP_PKEY_CTX_new_from_name(nullptr, "EC", nullptr));
   SR_CHECK(context != nullptr && EVP_PKEY_fromdata_init(context.get()) == 1, "OpenSSL has no EC");
   EVP_PKEY* key = nullptr;
-  if (EVP_PKEY_fromdata(context.get(), &key, EVP_PKEY_PUBLIC_KEY, const_cast<OSSL_PARAM*>(parameters)) != 1) return {};
+  if (EVP_PKEY_fromdata(context.get(), &key, EVP_PKEY_PUBLIC_KEY, const_cast<OSSL_PARAM*>(parameters)) != 1)
+    return {};
   return PublicKey(key);
 }
 
@@ -49,10 +50,11 @@ P256Key P256Key::generate() {
   SR_CHECK(state->key != nullptr, "OpenSSL made no P-256 key");
   P256Key out(std::move(state));
   std::size_t bytes = 0;
-  SR_CHECK(EVP_PKEY_get_octet_string_param(out.state_->key.get(), OSSL_PKEY_PARAM_PUB_KEY,
-                                           raw(out.public_key_.data()), out.public_key_.size(), &bytes) == 1 &&
-               bytes == out.public_key_.size(),
-           "bytes", bytes);
+  SR_CHECK(
+      EVP_PKEY_get_octet_string_param(out.state_->key.get(), OSSL_PKEY_PARAM_PUB_KEY,
+                                      raw(out.public_key_.data()), out.public_key_.size(), &bytes) == 1 &&
+          bytes == out.public_key_.size(),
+      "bytes", bytes);
   return out;
 }
 
@@ -61,9 +63,10 @@ Bytes P256Key::sign(ByteView message) const {
   Bytes signature(kSignatureBytesMax);
   std::size_t bytes = signature.size();
   SR_CHECK(context != nullptr &&
-               EVP_DigestSignInit_ex(context.get(), nullptr, "SHA256", nullptr, nullptr, state_->key.get(), nullptr) ==
-                   1 &&
-               EVP_DigestSign(context.get(), raw(signature.data()), &bytes, raw(message.data()), message.size()) == 1,
+               EVP_DigestSignInit_ex(context.get(), nullptr, "SHA256", nullptr, nullptr, state_->key.get(),
+                                     nullptr) == 1 &&
+               EVP_DigestSign(context.get(), raw(signature.data()), &bytes, raw(message.data()),
+                              message.size()) == 1,
            "signing failed");
   signature.resize(bytes);
   return signature;
@@ -76,7 +79,8 @@ bool p256_verify(const P256Public& key, ByteView message, ByteView signature) {
   if (object == nullptr) return false;
   const DigestContext context(EVP_MD_CTX_new());
   SR_CHECK(context != nullptr, "no memory for a digest");
-  return EVP_DigestVerifyInit_ex(context.get(), nullptr, "SHA256", nullptr, nullptr, object.get(), nullptr) == 1 &&
+  return EVP_DigestVerifyInit_ex(context.get(), nullptr, "SHA256", nullptr, nullptr, object.get(), nullptr) ==
+             1 &&
          EVP_DigestVerify(context.get(), raw(signature.data()), signature.size(), raw(message.data()),
                           message.size()) == 1;
 }

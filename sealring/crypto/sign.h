@@ -30,7 +30,8 @@ class P256Key {
   P256Public public_key_{};
 };
 
-/// True when `signature` (DER, exactly) is one of `key` over `message`. A point that is not on the curve gives false.
+/// True when `signature` (DER, exactly) is one of `key` over `message`. A point that is not on the curve
+/// gives false.
 bool p256_verify(const P256Public& key, ByteView message, ByteView signature);
 
 }  // namespace sealring

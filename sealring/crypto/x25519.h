@@ -10,7 +10,8 @@ namespace sealring {
 
 using X25519Public = std::array<std::byte, 32>;
 
-/// A private scalar and its public point. Move-only through SecretBytes; the private part is wiped with the object.
+/// A private scalar and its public point. Move-only through SecretBytes; the private part is wiped with the
+/// object.
 struct X25519KeyPair {
   SecretBytes private_key;  ///< 32 bytes
   X25519Public public_key{};
@@ -23,11 +24,12 @@ struct X25519KeyPair {
 
 /// The shared secret of my scalar and a foreign point: 32 bytes.
 ///
-/// Errors: PAIR_AUTH for a point of low order, whose result would be zero whatever my scalar is [RFC 7748 §6.1].
+/// Errors: PAIR_AUTH for a point of low order, whose result would be zero whatever my scalar is [RFC 7748
+/// §6.1].
 Result<SecretBytes> x25519_derive(const SecretBytes& private_key, const X25519Public& peer);
 
-/// True when `point` is the one encoding of its coordinate (below 2^255 - 19, top bit clear) and not of low order.
-/// Two acceptable points are the same point only if their bytes are equal.
+/// True when `point` is the one encoding of its coordinate (below 2^255 - 19, top bit clear) and not of low
+/// order. Two acceptable points are the same point only if their bytes are equal.
 bool x25519_acceptable(const X25519Public& point);
 
 }  // namespace sealring

@@ -1,8 +1,9 @@
-// Roster-KK (protocol A.2) as a machine without I/O: it says what to post and what it waits for, and is fed bytes.
+// Roster-KK (protocol A.2) as a machine without I/O: it says what to post and what it waits for, and is fed
+// bytes.
 //
 // Slots are names below the session's store prefix: "hello/<i>", "config/<i>", "evidence/<i>", "kk1/<a>/<b>",
-// "kk2/<a>/<b>", "m5/<i>/<j>", "confirm/<i>", "note/<i>". The driver (channel/establish) moves them over any Store,
-// which is trusted with nothing.
+// "kk2/<a>/<b>", "m5/<i>/<j>", "confirm/<i>", "note/<i>". The driver (channel/establish) moves them over any
+// Store, which is trusted with nothing.
 #pragma once
 
 #include <memory>
@@ -18,8 +19,9 @@ struct HandshakeConfig {
   Rank rank = 0;
   std::uint16_t world = 1;
   Suite suite = Suite::aes_256_gcm;
-  Bytes policy;             ///< canonical policy text; empty: "sealring-policy-0"
-  std::string config_text;  ///< canonical CommConfig, "name=value\n" lines; posted beside HELLO for CONFIG's message
+  Bytes policy;  ///< canonical policy text; empty: "sealring-policy-0"
+  std::string
+      config_text;  ///< canonical CommConfig, "name=value\n" lines; posted beside HELLO for CONFIG's message
 };
 
 class SessionKeys;
@@ -29,7 +31,8 @@ struct Post {
   Bytes bytes;
 };
 
-/// 16 bytes: rank, code, peer. Unauthenticated; it only turns a wait into "reported by rank 2, unauthenticated".
+/// 16 bytes: rank, code, peer. Unauthenticated; it only turns a wait into "reported by rank 2,
+/// unauthenticated".
 struct Note {
   Rank rank = 0;
   Code code = Code::ok;
@@ -72,8 +75,8 @@ class Handshake {
 /// What lives as long as the session: the pair secrets and the world group. Thread-safe.
 class SessionKeys {
  public:
-  SessionKeys(Suite suite, Rank me, std::uint16_t world, std::array<std::byte, 64> th3, SecretBytes group_secret,
-              std::map<Rank, SecretBytes> pair_secrets);
+  SessionKeys(Suite suite, Rank me, std::uint16_t world, std::array<std::byte, 64> th3,
+              SecretBytes group_secret, std::map<Rank, SecretBytes> pair_secrets);
   Suite suite() const { return suite_; }
   Rank rank() const { return me_; }
   std::uint16_t world() const { return world_; }
@@ -92,8 +95,8 @@ class SessionKeys {
   std::unique_ptr<GroupKeys> world_group_;
 };
 
-/// The subgroup exchange (protocol A.2, "Subgroup g"): the same shape as Handshake, slots "nonce/<i>", "m5sub/<i>/<j>",
-/// "confirm/<i>" with global ranks i, j. `members` ascending global ranks that hold me.
+/// The subgroup exchange (protocol A.2, "Subgroup g"): the same shape as Handshake, slots "nonce/<i>",
+/// "m5sub/<i>/<j>", "confirm/<i>" with global ranks i, j. `members` ascending global ranks that hold me.
 class SubgroupHandshake {
  public:
   static Result<SubgroupHandshake> start(const SessionKeys& session, std::vector<Rank> members);

@@ -23,9 +23,12 @@ class ProofKeys {
 
   Hash512 prove(const Claim& claim) const {
     switch (claim.phase) {
-      case Phase::join: return hmac_sha512(join_.view(), {claim.context});  // [protocol A.1] TH1 || u32 i || H(HELLO_i)
-      case Phase::post: return hmac_sha512(post_.view(), {label("post"), claim.context});  // [protocol A.2 M6]
-      case Phase::reattest: return hmac_sha512(reattest_.view(), {label("reattest"), claim.context});
+      case Phase::join:
+        return hmac_sha512(join_.view(), {claim.context});  // [protocol A.1] TH1 || u32 i || H(HELLO_i)
+      case Phase::post:
+        return hmac_sha512(post_.view(), {label("post"), claim.context});  // [protocol A.2 M6]
+      case Phase::reattest:
+        return hmac_sha512(reattest_.view(), {label("reattest"), claim.context});
     }
     SR_CHECK(false, "phase", static_cast<int>(claim.phase));
   }
@@ -44,8 +47,8 @@ class KeyAttester final : public Attester {
   Result<void> describe(Hello& hello) override {
     if (world_ && *world_ != hello.world) {
       return fail(Code::roster_size, "handshake.hello",
-                  fmt::format("the job key file states world={}, this rank was started with world size {}", *world_,
-                              hello.world),
+                  fmt::format("the job key file states world={}, this rank was started with world size {}",
+                              *world_, hello.world),
                   "start as many ranks as the key file states, or make another key");
     }
     hello.cpu_type = hello.gpu_type = 0;
@@ -60,7 +63,8 @@ class KeyAttester final : public Attester {
   }
 
   std::optional<SecretBytes> noise_psk(ByteView th1) const override {
-    if (kind_ != IdentityKind::job_key) return std::nullopt;  // [protocol A.1] kinds 1 and 3 use KKpsk0, the others KK
+    if (kind_ != IdentityKind::job_key)
+      return std::nullopt;  // [protocol A.1] kinds 1 and 3 use KKpsk0, the others KK
     return hkdf_expand(job_.view(), {label("psk"), th1}, 32);
   }
 
@@ -76,10 +80,11 @@ class KeyVerifier final : public Verifier {
   explicit KeyVerifier(const JobKey& key) : proof_(job_secret(key)) {}
 
   Result<void> verify(const Evidence& evidence, const Claim& claim, const Hello& /*hello*/) const override {
-    for (const Bytes* field : {&evidence.cpu_report, &evidence.cpu_chain, &evidence.gpu_report, &evidence.gpu_chain,
-                               &evidence.ocsp, &evidence.crl}) {
+    for (const Bytes* field : {&evidence.cpu_report, &evidence.cpu_chain, &evidence.gpu_report,
+                               &evidence.gpu_chain, &evidence.ocsp, &evidence.crl}) {
       if (!field->empty()) {
-        return fail(Code::malformed, "handshake.evidence", "evidence by job key holds fields of an attestation");
+        return fail(Code::malformed, "handshake.evidence",
+                    "evidence by job key holds fields of an attestation");
       }
     }
     Hash512 wanted = proof_.prove(claim);

@@ -77,15 +77,16 @@ struct Identity {
   std::array<std::byte, 16> job_id{};  ///< Expand(JK, L("job_id"), 16), or the policy's
   std::string description;             ///< "job key, not attested", for logs and reports
   std::string fingerprint;             ///< of the job key: first 8 bytes of SHA-256 of a derived value, hex
-  SecretBytes store_secret;            ///< Extract(L("rdv"), key bytes), for our own store; empty without job key
+  SecretBytes store_secret;  ///< Extract(L("rdv"), key bytes), for our own store; empty without job key
 };
 
 /// A job key: 32 random bytes in a file `sealring-job-key-1 <base64>` (optionally followed by ` world=N`).
 class JobKey {
  public:
   static JobKey generate();
-  /// Opens, then checks by fstat: a regular file, mode 0600 or 0400, owned by me or root, no symbolic link except
-  /// under a Kubernetes secret mount. Errors: KEY_FILE, saying which rule and the command that mends it.
+  /// Opens, then checks by fstat: a regular file, mode 0600 or 0400, owned by me or root, no symbolic link
+  /// except under a Kubernetes secret mount. Errors: KEY_FILE, saying which rule and the command that mends
+  /// it.
   static Result<JobKey> read(const std::string& path);
   static Result<JobKey> parse(std::string_view text);
   /// Creates the file with mode 0600, never overwriting. Errors: KEY_FILE, NO_SPACE.
@@ -104,8 +105,8 @@ class JobKey {
 Identity make_job_key_identity(const JobKey& key);
 /// Identity kind 0xF1 for the study's plain and chained-gmac workers.
 Identity make_study_identity(const JobKey& run_key);
-/// Identity kind 0xF0 (tests): a P-256 "platform" key signed by a root made at test time signs a minimal struct.
-/// Members that are to trust each other are made by one SimulatedRoot.
+/// Identity kind 0xF0 (tests): a P-256 "platform" key signed by a root made at test time signs a minimal
+/// struct. Members that are to trust each other are made by one SimulatedRoot.
 class SimulatedRoot {
  public:
   SimulatedRoot();

@@ -29,8 +29,10 @@ std::string reason(int number) { return std::generic_category().message(number);
 std::string quoted(const std::string& path) {
   std::string out = "'";
   for (const char c : path) {
-    if (c == '\'') out += "'\\''";
-    else out += c;
+    if (c == '\'')
+      out += "'\\''";
+    else
+      out += c;
   }
   return out + "'";
 }
@@ -109,7 +111,9 @@ std::string read_link_at(int directory, const char* name) {
   return std::string(target, static_cast<std::size_t>(bytes));
 }
 
-bool owned_by_me_or_root(const struct stat& status) { return status.st_uid == ::geteuid() || status.st_uid == 0; }
+bool owned_by_me_or_root(const struct stat& status) {
+  return status.st_uid == ::geteuid() || status.st_uid == 0;
+}
 
 bool link_is_ours(int directory, const char* name) {
   struct stat status;
@@ -117,8 +121,9 @@ bool link_is_ours(int directory, const char* name) {
          owned_by_me_or_root(status);
 }
 
-/// The shape that the kubelet's atomic writer leaves: name -> ..data/name, ..data -> ..<timestamp>, both in the mount's
-/// own directory. Each step is opened beneath the one before, so nothing outside of the mount can be reached.
+/// The shape that the kubelet's atomic writer leaves: name -> ..data/name, ..data -> ..<timestamp>, both in
+/// the mount's own directory. Each step is opened beneath the one before, so nothing outside of the mount can
+/// be reached.
 Descriptor open_in_secret_mount(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -129,8 +134,10 @@ Descriptor open_in_secret_mount(const std::string& path) {
   }
   if (read_link_at(mount.get(), name.c_str()) != "..data/" + name) return Descriptor();
   const std::string version = read_link_at(mount.get(), "..data");
-  if (!version.starts_with("..") || version.size() < 3 || version.find('/') != std::string::npos) return Descriptor();
-  const Descriptor data(::openat(mount.get(), version.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!version.starts_with("..") || version.size() < 3 || version.find('/') != std::string::npos)
+    return Descriptor();
+  const Descriptor data(
+      ::openat(mount.get(), version.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!data.valid()) return Descriptor();
   return Descriptor(::openat(data.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
 }
@@ -141,7 +148,8 @@ struct Opened {
 };
 
 Result<Opened> open_key_file(const std::string& path) {
-  // Opened first and judged afterwards by fstat: a name could change its meaning in between. Not blocking: a FIFO.
+  // Opened first and judged afterwards by fstat: a name could change its meaning in between. Not blocking: a
+  // FIFO.
   Opened opened;
   opened.file = Descriptor(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (opened.file.valid()) return opened;
@@ -150,12 +158,14 @@ Result<Opened> open_key_file(const std::string& path) {
     opened.file = open_in_secret_mount(path);
     opened.in_secret_mount = true;
     if (opened.file.valid()) return opened;
-    return refuse(fmt::format("{} is a symbolic link", path),
-                  fmt::format("name the file itself: SEALRING_JOB_KEY_FILE=\"$(readlink -f {})\"", quoted(path)));
+    return refuse(
+        fmt::format("{} is a symbolic link", path),
+        fmt::format("name the file itself: SEALRING_JOB_KEY_FILE=\"$(readlink -f {})\"", quoted(path)));
   }
   if (problem == ENOENT) {
-    return refuse(fmt::format("{} does not exist", path),
-                  fmt::format("make it once with `sealring keygen {}` and copy it to every host", quoted(path)));
+    return refuse(
+        fmt::format("{} does not exist", path),
+        fmt::format("make it once with `sealring keygen {}` and copy it to every host", quoted(path)));
   }
   if (problem == EACCES) {
     return refuse(fmt::format("{} may not be read by user {}", path, ::geteuid()),
@@ -174,16 +184,18 @@ Result<void> judge(const Opened& opened, const std::string& path) {
                   "name a file that `sealring keygen` made, not a folder, pipe or device");
   }
   if (!owned_by_me_or_root(status)) {
-    return refuse(fmt::format("{} belongs to user {}, not to user {} or root", path, status.st_uid, ::geteuid()),
-                  fmt::format("run `sudo chown {} {}`", ::geteuid(), quoted(path)));
+    return refuse(
+        fmt::format("{} belongs to user {}, not to user {} or root", path, status.st_uid, ::geteuid()),
+        fmt::format("run `sudo chown {} {}`", ::geteuid(), quoted(path)));
   }
   const unsigned mode = status.st_mode & 07777;
   if (mode != 0600 && mode != 0400) {
-    return refuse(fmt::format("{} has mode {:04o}, it must have 0600 or 0400", path, mode),
-                  opened.in_secret_mount
-                      ? "set `defaultMode: 0400` at the secret's volume in the pod; with fsGroup Kubernetes adds group "
-                        "read, so run the container as the owner instead"
-                      : fmt::format("run `chmod 0600 {}`", quoted(path)));
+    return refuse(
+        fmt::format("{} has mode {:04o}, it must have 0600 or 0400", path, mode),
+        opened.in_secret_mount
+            ? "set `defaultMode: 0400` at the secret's volume in the pod; with fsGroup Kubernetes adds group "
+              "read, so run the container as the owner instead"
+            : fmt::format("run `chmod 0600 {}`", quoted(path)));
   }
   return {};
 }
@@ -205,9 +217,11 @@ JobKey JobKey::clone() const {
 }
 
 Result<JobKey> JobKey::parse(std::string_view text) {
-  const std::string remedy = "take the file as `sealring keygen` wrote it: one line `sealring-job-key-1 <base64>`";
+  const std::string remedy =
+      "take the file as `sealring keygen` wrote it: one line `sealring-job-key-1 <base64>`";
   if (text.ends_with('\n')) text.remove_suffix(1);
-  if (!text.starts_with(kMagic)) return refuse("the job key does not begin with `sealring-job-key-1 `", remedy);
+  if (!text.starts_with(kMagic))
+    return refuse("the job key does not begin with `sealring-job-key-1 `", remedy);
   text.remove_prefix(kMagic.size());
   JobKey key;
   key.bytes_ = decode_key(text.substr(0, kBase64Chars));
@@ -219,10 +233,12 @@ Result<JobKey> JobKey::parse(std::string_view text) {
   if (text.empty()) return key;
   constexpr std::string_view kWorld = " world=";
   std::uint32_t world = 0;
-  if (!text.starts_with(kWorld)) return refuse("the job key is followed by something else than ` world=N`", remedy);
+  if (!text.starts_with(kWorld))
+    return refuse("the job key is followed by something else than ` world=N`", remedy);
   text.remove_prefix(kWorld.size());
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), world);
-  if (problem != std::errc{} || end != text.data() + text.size() || text.front() == '0' || world > kRanksMax) {
+  if (problem != std::errc{} || end != text.data() + text.size() || text.front() == '0' ||
+      world > kRanksMax) {
     return refuse(fmt::format("the job key's world= must be a number from 1 to {}", kRanksMax), remedy);
   }
   key.world_ = world;
@@ -237,12 +253,14 @@ Result<JobKey> JobKey::read(const std::string& path) {
   while (bytes < content.size()) {
     const ssize_t got = ::read(opened.file.get(), content.data() + bytes, content.size() - bytes);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return refuse(fmt::format("{} cannot be read: {}", path, reason(errno)), "check the file system");
+    if (got < 0)
+      return refuse(fmt::format("{} cannot be read: {}", path, reason(errno)), "check the file system");
     if (got == 0) break;
     bytes += static_cast<std::size_t>(got);
   }
   if (bytes > kFileBytesMax) {
-    return refuse(fmt::format("{} is longer than a job key", path), "name a file that `sealring keygen` made");
+    return refuse(fmt::format("{} is longer than a job key", path),
+                  "name a file that `sealring keygen` made");
   }
   auto key = parse({reinterpret_cast<const char*>(content.data()), bytes});
   if (!key) {
@@ -267,7 +285,8 @@ Result<void> JobKey::write(const std::string& path) const {
     if (problem == ENOSPC || problem == EDQUOT) {
       return fail(Code::no_space, "identity.key_file", fmt::format("no space left to write {}", path));
     }
-    return refuse(fmt::format("{} cannot be written: {}", path, reason(problem)), "choose a folder you may write to");
+    return refuse(fmt::format("{} cannot be written: {}", path, reason(problem)),
+                  "choose a folder you may write to");
   };
   if (!file.valid()) {
     if (errno == EEXIST) {
@@ -279,8 +298,10 @@ Result<void> JobKey::write(const std::string& path) const {
   int problem = ::fchmod(file.get(), 0600) == 0 ? 0 : errno;  // whatever the umask
   for (ByteView left = content.view(); problem == 0 && !left.empty();) {
     const ssize_t written = ::write(file.get(), left.data(), left.size());
-    if (written >= 0) left = left.subspan(static_cast<std::size_t>(written));
-    else if (errno != EINTR) problem = errno;
+    if (written >= 0)
+      left = left.subspan(static_cast<std::size_t>(written));
+    else if (errno != EINTR)
+      problem = errno;
   }
   if (problem == 0 && ::fsync(file.get()) != 0) problem = errno;
   if (problem == 0) return {};

@@ -1,4 +1,5 @@
-// What a finished handshake leaves behind: one GroupKeys a group, from which every traffic key is derived once.
+// What a finished handshake leaves behind: one GroupKeys a group, from which every traffic key is derived
+// once.
 //
 //   root(kind,g,i,j) = Expand(Extract(TH3_g, XP_ij), L(kind) || group_id || u32 i || u32 j, 64)
 //   SS[g,i]          = Expand(GS_g, L("sender") || group_id || u32 i, 64)
@@ -51,16 +52,18 @@ class GroupKeys {
  public:
   /// `pair_secrets`: global peer rank -> XP_{me,peer} (64 bytes each) for the members other than me.
   GroupKeys(Suite suite, Rank me, std::vector<Rank> members, std::array<std::byte, 32> group_id,
-            std::array<std::byte, 64> th3, SecretBytes group_secret, std::map<Rank, SecretBytes> pair_secrets);
+            std::array<std::byte, 64> th3, SecretBytes group_secret,
+            std::map<Rank, SecretBytes> pair_secrets);
 
   Suite suite() const { return suite_; }
-  Rank me() const { return me_; }                                 ///< global rank
+  Rank me() const { return me_; }                                ///< global rank
   const std::vector<Rank>& members() const { return members_; }  ///< global ranks, ascending
   const std::array<std::byte, 32>& group_id() const { return group_id_; }
   const std::array<std::byte, 64>& th3() const { return th3_; }
 
   /// The chain of a directional root; `from` and `to` are global ranks, one of them me; kind pair, p2p or ctl
-  /// (ctl chains are always aes-256-gcm). Each (kind, from, to) is given once: a second call is a programmer error.
+  /// (ctl chains are always aes-256-gcm). Each (kind, from, to) is given once: a second call is a programmer
+  /// error.
   KeyChain take_chain(Kind kind, Rank from, Rank to);
   /// The sender-key chain of member `from`; once.
   KeyChain take_sender_chain(Rank from);

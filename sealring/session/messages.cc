@@ -40,12 +40,13 @@ Result<Hello> Hello::decode(ByteView bytes) {
   hello.identity = static_cast<IdentityKind>(in.get<std::uint8_t>());
   hello.flags = in.get<std::uint8_t>();
   hello.job_id = in.array<16>();
-  for (auto* field : {&hello.policy_hash, &hello.config_hash, &hello.nonce, &hello.share, &hello.cpu_id,
-                      &hello.gpu_id}) {
+  for (auto* field :
+       {&hello.policy_hash, &hello.config_hash, &hello.nonce, &hello.share, &hello.cpu_id, &hello.gpu_id}) {
     *field = in.array<32>();
   }
   if (hello.flags != 0) {
-    return fail(Code::malformed, "handshake.hello", fmt::format("a HELLO has flags {}, which must be 0", hello.flags));
+    return fail(Code::malformed, "handshake.hello",
+                fmt::format("a HELLO has flags {}, which must be 0", hello.flags));
   }
   SR_CHECK(in.finished());
   return hello;
@@ -60,20 +61,25 @@ Bytes Evidence::encode() const {
 }
 
 Result<Evidence> Evidence::decode(ByteView bytes) {
-  const auto malformed = [](std::string what) { return fail(Code::malformed, "handshake.evidence", std::move(what)); };
+  const auto malformed = [](std::string what) {
+    return fail(Code::malformed, "handshake.evidence", std::move(what));
+  };
   if (bytes.size() > kEvidenceBytesMax) {
-    return malformed(fmt::format("evidence has {} bytes, at most {} are taken", bytes.size(), kEvidenceBytesMax));
+    return malformed(
+        fmt::format("evidence has {} bytes, at most {} are taken", bytes.size(), kEvidenceBytesMax));
   }
   struct Field {
     std::string_view name;
     Bytes Evidence::*member;
     std::size_t bytes_max;
   };
-  static constexpr std::array kFields{
-      Field{"job_mac", &Evidence::job_mac, 64},           Field{"cpu_report", &Evidence::cpu_report, 8 * 1024},
-      Field{"cpu_chain", &Evidence::cpu_chain, 16 * 1024}, Field{"gpu_report", &Evidence::gpu_report, 8 * 1024},
-      Field{"gpu_chain", &Evidence::gpu_chain, 16 * 1024}, Field{"ocsp", &Evidence::ocsp, 16 * 1024},
-      Field{"crl", &Evidence::crl, kEvidenceBytesMax}};
+  static constexpr std::array kFields{Field{"job_mac", &Evidence::job_mac, 64},
+                                      Field{"cpu_report", &Evidence::cpu_report, 8 * 1024},
+                                      Field{"cpu_chain", &Evidence::cpu_chain, 16 * 1024},
+                                      Field{"gpu_report", &Evidence::gpu_report, 8 * 1024},
+                                      Field{"gpu_chain", &Evidence::gpu_chain, 16 * 1024},
+                                      Field{"ocsp", &Evidence::ocsp, 16 * 1024},
+                                      Field{"crl", &Evidence::crl, kEvidenceBytesMax}};
   ByteReader in(bytes);
   Evidence evidence;
   for (const Field& field : kFields) {
@@ -82,7 +88,8 @@ Result<Evidence> Evidence::decode(ByteView bytes) {
       return malformed(fmt::format("evidence ends inside field {}", field.name));
     }
     if (length > field.bytes_max) {
-      return malformed(fmt::format("field {} has {} bytes, at most {} are taken", field.name, length, field.bytes_max));
+      return malformed(
+          fmt::format("field {} has {} bytes, at most {} are taken", field.name, length, field.bytes_max));
     }
     evidence.*field.member = to_bytes(in.take(length));
   }
@@ -121,7 +128,8 @@ Result<Note> Note::decode(ByteView bytes, std::uint16_t world) {
   const auto zero_b = in.get<std::uint32_t>();
   if (zero_a != 0 || zero_b != 0) return malformed("has a reserved field that is not 0");
   if (note.rank >= world) return malformed("names a rank outside of the world");
-  if (note.code == Code::ok || code_info(note.code).code != note.code) return malformed("names an unknown code");
+  if (note.code == Code::ok || code_info(note.code).code != note.code)
+    return malformed("names an unknown code");
   if (note.peer < -1 || note.peer >= world) return malformed("names a peer outside of the world");
   return note;
 }

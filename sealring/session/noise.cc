@@ -12,11 +12,13 @@ struct Outputs {
   SecretBytes first, second, third;
 };
 
-/// HKDF(chaining_key, input, 3) [Noise §4.3]: that of RFC 5869 with an empty info. Two outputs are its first two.
+/// HKDF(chaining_key, input, 3) [Noise §4.3]: that of RFC 5869 with an empty info. Two outputs are its first
+/// two.
 Outputs noise_hkdf(const SecretBytes& chaining_key, ByteView input) {
   const SecretBytes prk = hkdf_extract(chaining_key.view(), input);
   const SecretBytes all = hkdf_expand(prk.view(), {}, 3 * kHash);
-  return {SecretBytes::copy_of(all.view().subspan(0, kHash)), SecretBytes::copy_of(all.view().subspan(kHash, kHash)),
+  return {SecretBytes::copy_of(all.view().subspan(0, kHash)),
+          SecretBytes::copy_of(all.view().subspan(kHash, kHash)),
           SecretBytes::copy_of(all.view().subspan(2 * kHash, kHash))};
 }
 
@@ -104,7 +106,8 @@ struct NoiseKk::State {
   }
   void mix_ephemeral(const X25519Public& share) {
     symmetric.mix_hash(share);
-    if (parameters.psk) symmetric.mix_key(share);  // [Noise §9.2] in PSK handshakes e is also mixed into the key
+    if (parameters.psk)
+      symmetric.mix_key(share);  // [Noise §9.2] in PSK handshakes e is also mixed into the key
   }
   /// -> e, es, ss behind e; called by both sides.
   Result<void> first_tokens() {
@@ -132,7 +135,8 @@ NoiseKk::NoiseKk(NoiseParameters parameters) {
   State& s = *state_;
   const X25519Public& mine = s.parameters.my_static->public_key;
   s.symmetric.mix_hash(s.parameters.prologue);
-  s.symmetric.mix_hash(s.parameters.initiator ? mine : s.parameters.peer_static);  // [Noise §5.3] initiator's first
+  s.symmetric.mix_hash(s.parameters.initiator ? mine
+                                              : s.parameters.peer_static);  // [Noise §5.3] initiator's first
   s.symmetric.mix_hash(s.parameters.initiator ? s.parameters.peer_static : mine);
   if (s.parameters.psk) s.symmetric.mix_key_and_hash(s.parameters.psk->view());  // token psk, at place 0
   s.ephemeral = X25519KeyPair::generate();

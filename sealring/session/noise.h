@@ -1,7 +1,8 @@
 // Noise_KK_25519_AESGCM_SHA512 and Noise_KKpsk0_25519_AESGCM_SHA512 [Noise Protocol Framework, revision 34].
 //
 //   KK:  -> s   <- s   ...   -> e, es, ss   <- e, ee, se
-// psk0 mixes a pre-shared key in before the first token. Which of the two runs is fixed by the kind of identity.
+// psk0 mixes a pre-shared key in before the first token. Which of the two runs is fixed by the kind of
+// identity.
 #pragma once
 
 #include <memory>
@@ -37,8 +38,8 @@ class NoiseKk {
   NoiseKk& operator=(NoiseKk&&) noexcept;
   ~NoiseKk();
 
-  /// The first message of the initiator, the second of the responder; each once, in turn (a programmer error else).
-  /// Errors: PAIR_AUTH when a share of the peer is a point of low order.
+  /// The first message of the initiator, the second of the responder; each once, in turn (a programmer error
+  /// else). Errors: PAIR_AUTH when a share of the peer is a point of low order.
   Result<Bytes> write_message(ByteView payload);
   /// The peer's message; gives its payload. Errors: PAIR_AUTH.
   Result<Bytes> read_message(ByteView message);

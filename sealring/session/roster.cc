@@ -52,15 +52,20 @@ Setting next_setting(std::string_view& text) {
 std::string printable(std::string_view text, std::size_t chars_max) {
   std::string out;
   for (const char c : text.substr(0, chars_max)) {
-    if (c >= 0x20 && c < 0x7f && c != '\\') out.push_back(c);
-    else out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    if (c >= 0x20 && c < 0x7f && c != '\\')
+      out.push_back(c);
+    else
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
   }
   if (text.size() > chars_max) out += "...";
   return out;
 }
 
 Roster::Roster(Hello mine, std::string config_text)
-    : mine_(std::move(mine)), config_text_(std::move(config_text)), hellos_(mine_.world), known_(mine_.world),
+    : mine_(std::move(mine)),
+      config_text_(std::move(config_text)),
+      hellos_(mine_.world),
+      known_(mine_.world),
       config_pending_(mine_.world) {
   const Rank me = static_cast<Rank>(mine_.rank);
   hellos_[me] = mine_;
@@ -72,7 +77,8 @@ Roster::Roster(Hello mine, std::string config_text)
 Result<void> Roster::check_mine(ByteView bytes) const {
   const Bytes sent = mine_.encode();
   if (constant_time_equal(sent, bytes)) return {};
-  // Somebody who started another process with my number has fresh randomness of its own; a changed message has not.
+  // Somebody who started another process with my number has fresh randomness of its own; a changed message
+  // has not.
   const auto other = Hello::decode(bytes);
   if (other && other->rank == mine_.rank && other->nonce != mine_.nonce && other->share != mine_.share) {
     return refuse(Code::duplicate, fmt::format("another process was started as rank {}", mine_.rank), {}, {},
@@ -83,29 +89,33 @@ Result<void> Roster::check_mine(ByteView bytes) const {
 
 Result<void> Roster::check_settings(Rank rank, const Hello& hello) const {
   if (hello.world != mine_.world) {
-    return refuse(Code::roster_size, fmt::format("rank {} was started with world size {}, this rank with {}", rank,
-                                                 hello.world, mine_.world),
+    return refuse(Code::roster_size,
+                  fmt::format("rank {} was started with world size {}, this rank with {}", rank, hello.world,
+                              mine_.world),
                   std::to_string(mine_.world), std::to_string(hello.world));
   }
   if (hello.rank != rank) {
-    return refuse(Code::duplicate, fmt::format("the place of rank {} holds a HELLO of rank {}", rank, hello.rank));
+    return refuse(Code::duplicate,
+                  fmt::format("the place of rank {} holds a HELLO of rank {}", rank, hello.rank));
   }
   if (hello.identity != mine_.identity) {
-    return refuse(Code::identity, fmt::format("peer {} proves itself by {}, this job requires {}", rank,
-                                              name_of(hello.identity), name_of(mine_.identity)),
+    return refuse(Code::identity,
+                  fmt::format("peer {} proves itself by {}, this job requires {}", rank,
+                              name_of(hello.identity), name_of(mine_.identity)),
                   name_of(mine_.identity), name_of(hello.identity));
   }
   if (hello.suite != mine_.suite) {
-    return refuse(Code::suite, fmt::format("peer {} wants {}, this job requires {}", rank, name_of(hello.suite),
-                                           name_of(mine_.suite)),
+    return refuse(Code::suite,
+                  fmt::format("peer {} wants {}, this job requires {}", rank, name_of(hello.suite),
+                              name_of(mine_.suite)),
                   name_of(mine_.suite), name_of(hello.suite), "set SEALRING_SUITE alike on every rank");
   }
   if (hello.job_id != mine_.job_id) {
     // With a key the id is derived from it, so another id is another key.
     const bool by_key = mine_.identity == IdentityKind::job_key || mine_.identity == IdentityKind::study;
     if (by_key) {
-      return refuse(Code::job_key, fmt::format("rank {} proved another job key", rank), prefix_of(mine_.job_id),
-                    prefix_of(hello.job_id));
+      return refuse(Code::job_key, fmt::format("rank {} proved another job key", rank),
+                    prefix_of(mine_.job_id), prefix_of(hello.job_id));
     }
     return refuse(Code::job_id, fmt::format("rank {} belongs to another job", rank), prefix_of(mine_.job_id),
                   prefix_of(hello.job_id));
@@ -123,11 +133,13 @@ Result<void> Roster::check_distinct(Rank rank, const Hello& hello) {
   }
   const auto [share, new_share] = shares_.emplace(hello.share, rank);
   if (!new_share) {
-    return refuse(Code::duplicate, fmt::format("ranks {} and {} present the same share", share->second, rank));
+    return refuse(Code::duplicate,
+                  fmt::format("ranks {} and {} present the same share", share->second, rank));
   }
   const auto [nonce, new_nonce] = nonces_.emplace(hello.nonce, rank);
   if (!new_nonce) {
-    return refuse(Code::duplicate, fmt::format("ranks {} and {} present the same nonce", nonce->second, rank));
+    return refuse(Code::duplicate,
+                  fmt::format("ranks {} and {} present the same nonce", nonce->second, rank));
   }
   if (mine_.identity != IdentityKind::tee && mine_.identity != IdentityKind::tee_job_key) return {};
   const auto [gpu, new_gpu] = gpus_.emplace(hello.gpu_id, rank);
@@ -159,7 +171,8 @@ Result<void> Roster::add(Rank slot_rank, ByteView bytes) {
 }
 
 Result<void> Roster::add_config(Rank slot_rank, ByteView text) {
-  const std::size_t kept = std::min(text.size(), kConfigBytesMax + 1);  // one more than allowed shows that it is too long
+  const std::size_t kept =
+      std::min(text.size(), kConfigBytesMax + 1);  // one more than allowed shows that it is too long
   config_texts_[slot_rank] = std::string(reinterpret_cast<const char*>(text.data()), kept);
   return config_pending_[slot_rank] ? config_error(slot_rank) : Result<void>{};
 }
@@ -169,9 +182,11 @@ Result<void> Roster::config_error(Rank rank) const {
   const Hello& hello = hellos_[rank];
   const std::string mine_hash = prefix_of(mine_.config_hash), their_hash = prefix_of(hello.config_hash);
   if (theirs.size() > kConfigBytesMax || sha256({as_bytes(theirs)}) != hello.config_hash) {
-    return refuse(Code::config,
-                  fmt::format("rank {} has other settings, and the text posted for them is not the one it hashed", rank),
-                  mine_hash, their_hash, "compare the settings of the two ranks; somebody may tamper with the store");
+    return refuse(
+        Code::config,
+        fmt::format("rank {} has other settings, and the text posted for them is not the one it hashed",
+                    rank),
+        mine_hash, their_hash, "compare the settings of the two ranks; somebody may tamper with the store");
   }
   std::string_view mine = config_text_, other = theirs;
   while (!mine.empty() || !other.empty()) {
@@ -182,12 +197,14 @@ Result<void> Roster::config_error(Rank rank) const {
     const std::string b_value = other_ended ? "absent" : printable(b.value, kShownChars);
     if (mine_ended || other_ended || a.name == b.name) {
       const std::string name = printable(mine_ended ? b.name : a.name, kShownChars);
-      return refuse(Code::config,
-                    fmt::format("{} is {} on rank {}, {} on rank {}", name, b_value, rank, a_value, mine_.rank), a_value,
-                    b_value, fmt::format("make {} equal on every rank", name));
+      return refuse(
+          Code::config,
+          fmt::format("{} is {} on rank {}, {} on rank {}", name, b_value, rank, a_value, mine_.rank),
+          a_value, b_value, fmt::format("make {} equal on every rank", name));
     }
-    return refuse(Code::config, fmt::format("rank {} has a setting {} where this rank has {}", rank,
-                                            printable(b.name, kShownChars), printable(a.name, kShownChars)),
+    return refuse(Code::config,
+                  fmt::format("rank {} has a setting {} where this rank has {}", rank,
+                              printable(b.name, kShownChars), printable(a.name, kShownChars)),
                   printable(a.name, kShownChars), printable(b.name, kShownChars),
                   "install the same release on every host");
   }

@@ -11,8 +11,8 @@
 
 namespace sealring::internal {
 
-/// Collects the n HELLOs. Each is judged when it comes, so that a wrong setting is told before the last rank is there.
-/// Not thread-safe.
+/// Collects the n HELLOs. Each is judged when it comes, so that a wrong setting is told before the last rank
+/// is there. Not thread-safe.
 class Roster {
  public:
   static constexpr std::size_t kConfigBytesMax = 16 * 1024;
@@ -20,8 +20,8 @@ class Roster {
   Roster(Hello mine, std::string config_text);
 
   /// The HELLO found in slot `slot_rank`. Mine must be byte-equal to what I sent.
-  /// Errors: MALFORMED, VERSION, ROSTER_SIZE, DUPLICATE, SELF_ALTERED, IDENTITY, SUITE, JOB_KEY, JOB_ID, POLICY_HASH,
-  /// CONFIG.
+  /// Errors: MALFORMED, VERSION, ROSTER_SIZE, DUPLICATE, SELF_ALTERED, IDENTITY, SUITE, JOB_KEY, JOB_ID,
+  /// POLICY_HASH, CONFIG.
   Result<void> add(Rank slot_rank, ByteView bytes);
   /// The text beside a HELLO: only for the message of CONFIG, which is the only error.
   Result<void> add_config(Rank slot_rank, ByteView text);
@@ -51,7 +51,8 @@ class Roster {
   std::map<std::array<std::byte, 32>, Rank> shares_, nonces_, gpus_;
 };
 
-/// Foreign text as it may be shown: printable ASCII, all else as \xNN, at most `chars_max` characters of the original.
+/// Foreign text as it may be shown: printable ASCII, all else as \xNN, at most `chars_max` characters of the
+/// original.
 std::string printable(std::string_view text, std::size_t chars_max);
 
 }  // namespace sealring::internal

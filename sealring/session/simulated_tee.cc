@@ -1,7 +1,9 @@
-// Identity kind 0xF0, for tests: a platform key signed by a root that is made at run time signs a minimal struct.
+// Identity kind 0xF0, for tests: a platform key signed by a root that is made at run time signs a minimal
+// struct.
 //
-// cpu_report = version u16 || report_data[64] || u16 length || signature by the platform over the 66 bytes before it
-// cpu_chain  = platform public key[65] || u16 length || signature by the root over L("simulated-platform") || key
+// cpu_report = version u16 || report_data[64] || u16 length || signature by the platform over the 66 bytes
+// before it cpu_chain  = platform public key[65] || u16 length || signature by the root over
+// L("simulated-platform") || key
 #include <fmt/format.h>
 
 #include "sealring/crypto/kdf.h"
@@ -14,7 +16,8 @@ namespace {
 constexpr std::uint8_t kSimulatedCpu = 0xF0;
 constexpr std::uint16_t kReportVersion = 1;
 
-/// What the platform signs for a claim [protocol A.2]: the formula of CPU reports, with an empty GPU report and chain.
+/// What the platform signs for a claim [protocol A.2]: the formula of CPU reports, with an empty GPU report
+/// and chain.
 Hash512 report_data(const Claim& claim) {
   switch (claim.phase) {
     case Phase::join: {
@@ -22,8 +25,10 @@ Hash512 report_data(const Claim& claim) {
       const Hash512 gpu = sha512({nothing, nothing});  // H(H(gpu_report_i) || H(gpu_chain_i))
       return sha512({label("cpu"), claim.context, gpu});
     }
-    case Phase::post: return sha512({label("post"), claim.context});
-    case Phase::reattest: return sha512({label("reattest"), claim.context});
+    case Phase::post:
+      return sha512({label("post"), claim.context});
+    case Phase::reattest:
+      return sha512({label("reattest"), claim.context});
   }
   SR_CHECK(false, "phase", static_cast<int>(claim.phase));
 }
@@ -85,8 +90,8 @@ class SimulatedVerifier final : public Verifier {
     const auto version = report.get<std::uint16_t>();
     const auto bound_to = report.array<64>();
     const ByteView signature = report.take(report.get<std::uint16_t>());
-    const bool only_cpu = evidence.job_mac.empty() && evidence.gpu_report.empty() && evidence.gpu_chain.empty() &&
-                          evidence.ocsp.empty() && evidence.crl.empty();
+    const bool only_cpu = evidence.job_mac.empty() && evidence.gpu_report.empty() &&
+                          evidence.gpu_chain.empty() && evidence.ocsp.empty() && evidence.crl.empty();
     if (!chain.finished() || !report.finished() || version != kReportVersion || !only_cpu) {
       return refuse(Code::cpu_parse, "the simulated report has not the layout it must have");
     }

@@ -1,4 +1,5 @@
-// The subgroup exchange (protocol A.2, "Subgroup g"): fresh nonces, a secret from each to each, confirmations.
+// The subgroup exchange (protocol A.2, "Subgroup g"): fresh nonces, a secret from each to each,
+// confirmations.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,10 +26,14 @@ enum class Stage { nonce, secret, confirm, ready };
 
 std::string_view name_of(Stage stage) {
   switch (stage) {
-    case Stage::nonce: return "nonce";
-    case Stage::secret: return "secret";
-    case Stage::confirm: return "confirm";
-    case Stage::ready: return "ready";
+    case Stage::nonce:
+      return "nonce";
+    case Stage::secret:
+      return "secret";
+    case Stage::confirm:
+      return "confirm";
+    case Stage::ready:
+      return "ready";
   }
   return "?";
 }
@@ -69,10 +74,13 @@ struct SubgroupHandshake::State {
     return std::all_of(members.begin(), members.end(), [done](const Member& member) { return member.*done; });
   }
   Member* find(Rank rank) {
-    const auto found = std::find_if(members.begin(), members.end(), [rank](const Member& m) { return m.rank == rank; });
+    const auto found =
+        std::find_if(members.begin(), members.end(), [rank](const Member& m) { return m.rank == rank; });
     return found == members.end() || rank == me ? nullptr : &*found;
   }
-  std::size_t index_of(const Member& member) const { return static_cast<std::size_t>(&member - members.data()); }
+  std::size_t index_of(const Member& member) const {
+    return static_cast<std::size_t>(&member - members.data());
+  }
 
   Member* awaits(const Slot& slot);
   Result<void> take(const std::string& name, ByteView bytes);
@@ -216,8 +224,8 @@ Result<void> SubgroupHandshake::State::take(const std::string& name, ByteView by
   }
   Member* member = slot ? awaits(*slot) : nullptr;
   if (member == nullptr) {
-    return refuse(Code::invalid_argument,
-                  fmt::format("slot {} is not awaited in stage {}", internal::printable(name, 64), name_of(stage)));
+    return refuse(Code::invalid_argument, fmt::format("slot {} is not awaited in stage {}",
+                                                      internal::printable(name, 64), name_of(stage)));
   }
   received.emplace(name, digest);
   auto taken = slot->kind == "nonce"   ? take_nonce(*member, bytes)
@@ -239,7 +247,8 @@ void SubgroupHandshake::State::advance() {
 
 Result<void> SubgroupHandshake::State::take_nonce(Member& member, ByteView bytes) {
   if (bytes.size() != member.nonce.size()) {
-    return fail(Code::malformed, "subgroup.nonce", fmt::format("the nonce of rank {} has a wrong size", member.rank));
+    return fail(Code::malformed, "subgroup.nonce",
+                fmt::format("the nonce of rank {} has a wrong size", member.rank));
   }
   std::memcpy(member.nonce.data(), bytes.data(), bytes.size());
   for (const Member& other : members) {
@@ -265,8 +274,9 @@ void SubgroupHandshake::State::begin_secrets() {
     if (member.rank == me) continue;
     // One message under a single-use key: this machine's own nonce is in gh and it passes here once.
     Bytes sealed(kContributionBytes + kTagBytes);
-    const auto tag = secret_cipher(member, me, member.rank)
-                         .seal(nonce_of({}, 0), group_hash, mine, std::span(sealed).first(kContributionBytes));
+    const auto tag =
+        secret_cipher(member, me, member.rank)
+            .seal(nonce_of({}, 0), group_hash, mine, std::span(sealed).first(kContributionBytes));
     SR_CHECK(tag.has_value());
     std::memcpy(sealed.data() + kContributionBytes, tag->data(), kTagBytes);
     post(slot_name("m5sub", me, member.rank), std::move(sealed));
@@ -284,7 +294,8 @@ Aead SubgroupHandshake::State::secret_cipher(const Member& with, Rank from, Rank
 
 Result<void> SubgroupHandshake::State::take_secret(Member& member, ByteView bytes) {
   if (bytes.size() != kContributionBytes + kTagBytes) {
-    return fail(Code::pair_auth, "subgroup.secret", fmt::format("peer {} sent a secret of a wrong size", member.rank));
+    return fail(Code::pair_auth, "subgroup.secret",
+                fmt::format("peer {} sent a secret of a wrong size", member.rank));
   }
   Tag tag;
   std::memcpy(tag.data(), bytes.data() + kContributionBytes, kTagBytes);

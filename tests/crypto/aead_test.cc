@@ -1,9 +1,13 @@
-// Claim: seal and open are AES-GCM and ChaCha20-Poly1305 as published; a changed bit opens nothing and leaves zeros.
-// How: vectors of the GCM paper and RFC 8439 in place and apart; every bit of tag, nonce, aad, ciphertext flipped.
+// Claim: seal and open are AES-GCM and ChaCha20-Poly1305 as published; a changed bit opens nothing and leaves
+// zeros. How: vectors of the GCM paper and RFC 8439 in place and apart; every bit of tag, nonce, aad,
+// ciphertext flipped.
 #include "sealring/crypto/aead.h"
 
 #include <gtest/gtest.h>
+#include <openssl/err.h>
 
+#include "sealring/crypto/sign.h"
+#include "sealring/crypto/x25519.h"
 #include "vector_file.h"
 
 namespace sealring {
@@ -118,6 +122,21 @@ TEST(Aead, wrong_keys_and_suites_are_refused) {
   }
   EXPECT_FALSE(Aead::make(Suite::aes_128_gcm, pattern(32, 0)));
   EXPECT_FALSE(Aead::make(Suite::aes_256_gcm, pattern(16, 0)));
+}
+
+TEST(Aead, a_refusal_leaves_the_error_queue_alone) {
+  // The process may hold other users of OpenSSL in this thread, who would take our refusals for theirs.
+  ERR_clear_error();
+  for (const Suite suite : kSealingSuites) {
+    const auto aead = Aead::make(suite, pattern(suite_key_bytes(suite), 3)).value();
+    Bytes out(4);
+    EXPECT_FALSE(aead.open({}, {}, out, Tag{}, out));
+    EXPECT_EQ(ERR_peek_error(), 0u);
+  }
+  EXPECT_FALSE(x25519_derive(SecretBytes(32), X25519Public{}));
+  EXPECT_FALSE(p256_verify({std::byte{4}}, {}, pattern(70, 0)));
+  EXPECT_FALSE(p256_verify(P256Key::generate().public_key(), {}, pattern(70, 0)));
+  EXPECT_EQ(ERR_peek_error(), 0u);
 }
 
 TEST(Aead, nonce_is_iv_xor_number) {

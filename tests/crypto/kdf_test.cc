@@ -55,9 +55,11 @@ TEST(Kdf, hkdf_vectors) {
 TEST(Kdf, info_may_come_in_parts_and_lengths_nest) {
   const SecretBytes prk = hkdf_extract({}, as_bytes("input"));
   const SecretBytes whole = hkdf_expand(prk.view(), {as_bytes("abcd")}, 200);
-  EXPECT_TRUE(constant_time_equal(whole.view(), hkdf_expand(prk.view(), {as_bytes("ab"), as_bytes("cd")}, 200).view()));
+  EXPECT_TRUE(constant_time_equal(whole.view(),
+                                  hkdf_expand(prk.view(), {as_bytes("ab"), as_bytes("cd")}, 200).view()));
   for (std::size_t bytes = 0; bytes <= 200; ++bytes) {
-    EXPECT_TRUE(constant_time_equal(whole.view().first(bytes), hkdf_expand(prk.view(), {as_bytes("abcd")}, bytes).view()));
+    EXPECT_TRUE(constant_time_equal(whole.view().first(bytes),
+                                    hkdf_expand(prk.view(), {as_bytes("abcd")}, bytes).view()));
   }
 }
 

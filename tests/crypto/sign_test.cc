@@ -1,5 +1,6 @@
 // Claim: a P-256 signature verifies under its own key and message only, and malformed foreign bytes never do.
-// How: fresh keys; every byte of signature, key and message changed; points off the curve; lengths around the real one.
+// How: fresh keys; every byte of signature, key and message changed; points off the curve; lengths around the
+// real one.
 #include "sealring/crypto/sign.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // Claim: X25519 is RFC 7748's, and no point of low order or of a second encoding gets through.
-// How: the RFC's vectors (one step, 1 and 1000 iterations); every known low-order point and its non-canonical forms.
+// How: the RFC's vectors (one step, 1 and 1000 iterations); every known low-order point and its non-canonical
+// forms.
 #include "sealring/crypto/x25519.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +15,9 @@ SecretBytes scalar(const std::string& hex) { return SecretBytes::copy_of(from_he
 
 TEST(X25519, vectors_of_rfc_7748) {
   // [RFC 7748 §5.2] first vector
-  const auto shared = x25519_derive(scalar("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4"),
-                                    point("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c"));
+  const auto shared =
+      x25519_derive(scalar("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4"),
+                    point("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c"));
   ASSERT_TRUE(shared);
   EXPECT_EQ(to_hex(shared->view()), "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552");
 }
@@ -69,7 +71,8 @@ TEST(X25519, second_encodings_are_not_acceptable) {
   EXPECT_TRUE(x25519_acceptable(nine));
   nine[31] |= std::byte{0x80};
   EXPECT_FALSE(x25519_acceptable(nine));
-  EXPECT_FALSE(x25519_acceptable(point("f6ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f")));  // p + 9
+  EXPECT_FALSE(
+      x25519_acceptable(point("f6ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f")));  // p + 9
   // p - 2 is the one encoding of its value: the bound is sharp.
   EXPECT_TRUE(x25519_acceptable(point("ebffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f")));
 }

@@ -1,5 +1,6 @@
 // Claim: whoever owns the store can stop a start, with a named error, but never make a rank release a key.
-// How: every message kind changed at sampled bytes (all of them in the slow test), replayed, reflected, swapped, split.
+// How: every message kind changed at sampled bytes (all of them in the slow test), replayed, reflected,
+// swapped, split.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,11 +18,12 @@ bool starts(const std::string& text, std::string_view prefix) { return text.star
 std::vector<Code> codes_of(const std::string& slot, Rank reader) {
   if (slot == "hello/" + std::to_string(reader)) return {Code::self_altered};
   if (starts(slot, "hello/")) {
-    return {Code::version, Code::suite, Code::roster_size, Code::duplicate, Code::identity, Code::malformed,
-            Code::job_key, Code::job_id, Code::policy_hash, Code::config};
+    return {Code::version,   Code::suite,   Code::roster_size, Code::duplicate,   Code::identity,
+            Code::malformed, Code::job_key, Code::job_id,      Code::policy_hash, Code::config};
   }
   if (starts(slot, "evidence/")) {
-    return {Code::malformed, Code::job_key, Code::cpu_parse, Code::cpu_root, Code::cpu_sig, Code::report_data};
+    return {Code::malformed, Code::job_key, Code::cpu_parse,
+            Code::cpu_root,  Code::cpu_sig, Code::report_data};
   }
   if (starts(slot, "kk") || starts(slot, "m5/")) return {Code::pair_auth};
   return {Code::confirm, Code::malformed, Code::post_evidence};
@@ -50,7 +52,8 @@ void check_changed_byte(const std::function<World()>& make, const std::string& s
     }
   }
   EXPECT_TRUE(refused);
-  // A changed CONFIRM stops its readers; its writer may be ready: nobody can know that the last message arrived.
+  // A changed CONFIRM stops its readers; its writer may be ready: nobody can know that the last message
+  // arrived.
   if (!starts(slot, "confirm/")) {
     EXPECT_TRUE(world.none_ready());
   }
@@ -65,8 +68,10 @@ void check_every(const std::function<World()>& make, std::size_t stride) {
     if (starts(slot, "config/")) continue;  // unread while the hashes agree
     ++kinds;
     // Signatures in DER vary in length: stay clear of the end.
-    const std::size_t end = std::min<std::size_t>(bytes.size(), starts(slot, "evidence/") ? 90 : bytes.size());
-    for (std::size_t offset = stride / 2; offset < end; offset += stride) check_changed_byte(make, slot, offset);
+    const std::size_t end =
+        std::min<std::size_t>(bytes.size(), starts(slot, "evidence/") ? 90 : bytes.size());
+    for (std::size_t offset = stride / 2; offset < end; offset += stride)
+      check_changed_byte(make, slot, offset);
   }
   EXPECT_EQ(kinds, 2 + 2 + 1 + 1 + 2 + 2);
 }
@@ -112,7 +117,8 @@ TEST(Attack, oversized_messages_are_refused_before_they_are_parsed) {
   }
 }
 
-/// The store gives reader 1 another share for rank 0 and reader 0 another one for rank 1: a man in the middle.
+/// The store gives reader 1 another share for rank 0 and reader 0 another one for rank 1: a man in the
+/// middle.
 TEST(Attack, swapped_shares_end_at_the_evidence) {
   const JobKey key = JobKey::generate();
   const SimulatedRoot root;
@@ -170,7 +176,8 @@ TEST(Attack, messages_of_an_old_session_are_refused) {
     EXPECT_FALSE(world.all_ready());
     for (const auto& error : world.errors) {
       if (!error) continue;
-      EXPECT_THAT((std::vector<Code>{Code::job_key, Code::pair_auth, Code::confirm}), ::testing::Contains(error->code))
+      EXPECT_THAT((std::vector<Code>{Code::job_key, Code::pair_auth, Code::confirm}),
+                  ::testing::Contains(error->code))
           << error->message();
     }
   }
@@ -182,7 +189,8 @@ TEST(Attack, everything_of_an_old_session_replayed_is_refused) {
   old.run();
   World world = World::of_key(2, key);
   world.run([&old](Rank reader, const std::string& slot, Bytes& bytes) {
-    if (reader == 0 && slot != "hello/0" && old.board.contains(slot)) bytes = old.board.at(slot);  // rank 1 is dead
+    if (reader == 0 && slot != "hello/0" && old.board.contains(slot))
+      bytes = old.board.at(slot);  // rank 1 is dead
   });
   ASSERT_TRUE(world.errors[0]);
   EXPECT_EQ(world.errors[0]->code, Code::job_key);  // its proof covers my fresh nonce

@@ -1,5 +1,6 @@
-// Claim: an undisturbed handshake of n ranks ends with the same group secret and matching pair keys on all of them.
-// How: whole handshakes in one process over a board in memory, for every kind of identity; keys are compared by value.
+// Claim: an undisturbed handshake of n ranks ends with the same group secret and matching pair keys on all of
+// them. How: whole handshakes in one process over a board in memory, for every kind of identity; keys are
+// compared by value.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,13 +30,16 @@ void expect_matching_groups(std::vector<GroupKeys*> groups) {
         expect_same_key(at_sender.next(), at_receiver.next());
         expect_same_key(at_sender.next(), at_receiver.next());
       }
-      EXPECT_EQ(to_hex(a->connection_mac(a->me(), b->me()).view()), to_hex(b->connection_mac(a->me(), b->me()).view()));
-      EXPECT_NE(to_hex(a->connection_mac(a->me(), b->me()).view()), to_hex(a->connection_mac(b->me(), a->me()).view()));
+      EXPECT_EQ(to_hex(a->connection_mac(a->me(), b->me()).view()),
+                to_hex(b->connection_mac(a->me(), b->me()).view()));
+      EXPECT_NE(to_hex(a->connection_mac(a->me(), b->me()).view()),
+                to_hex(a->connection_mac(b->me(), a->me()).view()));
     }
   }
   for (const Rank from : groups[0]->members()) {
     TrafficKey first = groups[0]->take_sender_chain(from).next();
-    for (std::size_t i = 1; i < groups.size(); ++i) expect_same_key(groups[i]->take_sender_chain(from).next(), first);
+    for (std::size_t i = 1; i < groups.size(); ++i)
+      expect_same_key(groups[i]->take_sender_chain(from).next(), first);
   }
 }
 
@@ -84,7 +88,8 @@ TEST(Handshake, subgroups_agree_and_differ_from_the_world) {
   const auto sessions = world.finish();
   for (const auto& members : std::vector<std::vector<Rank>>{{1, 3}, {0, 1, 2, 3}, {2}, {0, 2, 3}}) {
     std::vector<SubgroupHandshake> machines;
-    for (const Rank rank : members) machines.push_back(SubgroupHandshake::start(*sessions[rank], members).value());
+    for (const Rank rank : members)
+      machines.push_back(SubgroupHandshake::start(*sessions[rank], members).value());
     test::Board board;
     std::vector<std::optional<Error>> errors;
     test::pump(machines, members, board, errors);

@@ -1,5 +1,6 @@
-// Claim: a job key file is taken only under the rules of protocol A.1, and each refusal names the mending command.
-// How: files, links, pipes, folders and a copy of a Kubernetes secret mount in a temporary folder; texts one edit away.
+// Claim: a job key file is taken only under the rules of protocol A.1, and each refusal names the mending
+// command. How: files, links, pipes, folders and a copy of a Kubernetes secret mount in a temporary folder;
+// texts one edit away.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -59,7 +60,8 @@ TEST(JobKey, text) {
   EXPECT_EQ(JobKey::parse(kLine + " world=8\n").value().world(), 8u);
   EXPECT_EQ(JobKey::parse(kLine + " world=1024").value().world(), 1024u);
   EXPECT_EQ(JobKey::parse(kLine + " world=8").value().clone().world(), 8u);
-  const std::string other = "sealring-job-key-1 " + std::string("+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/8=");
+  const std::string other =
+      "sealring-job-key-1 " + std::string("+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/8=");
   EXPECT_EQ(to_hex(JobKey::parse(other).value().bytes().view().first(4)), "fbffbffb");
 }
 
@@ -117,7 +119,8 @@ TEST(JobKey, what_is_derived_from_it) {
   // [protocol A.1, A.2] JK, job_id and the store's secret by their formulas
   const SecretBytes jk = hkdf_extract(label("job"), key.bytes().view());
   EXPECT_EQ(to_hex(identity.job_id), to_hex(hkdf_expand(jk.view(), {label("job_id")}, 16).view()));
-  EXPECT_EQ(to_hex(identity.store_secret.view()), to_hex(hkdf_extract(label("rdv"), key.bytes().view()).view()));
+  EXPECT_EQ(to_hex(identity.store_secret.view()),
+            to_hex(hkdf_extract(label("rdv"), key.bytes().view()).view()));
   EXPECT_TRUE(identity.attester->noise_psk({}));
   EXPECT_FALSE(make_study_identity(key).attester->noise_psk({}));  // KK for all kinds but 1 and 3
   EXPECT_THAT(make_study_identity(key).description, HasSubstr("NOT CONFIDENTIAL"));
@@ -191,8 +194,8 @@ TEST_F(JobKeyFile, owners) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     const std::string roots = make("roots.key", kLine);
-    const bool became = ::chmod(folder_.c_str(), 0755) == 0 && ::chown(file.c_str(), 54321, 0) == 0 &&
-                        ::seteuid(54321) == 0;
+    const bool became =
+        ::chmod(folder_.c_str(), 0755) == 0 && ::chown(file.c_str(), 54321, 0) == 0 && ::seteuid(54321) == 0;
     if (!became || !JobKey::read(file)) ::_exit(1);
     const auto foreign = JobKey::read(roots);
     const bool told = !foreign && foreign.error().message().find("sudo chown 54321") != std::string::npos;
@@ -218,7 +221,8 @@ TEST_F(JobKeyFile, contents) {
   EXPECT_THAT(refused(make("empty", "")), HasSubstr(path("empty") + ": the job key does not begin with"));
   EXPECT_THAT(refused(make("long", kLine + std::string(200, '\n'))), HasSubstr("longer than a job key"));
   EXPECT_THAT(refused(make("bad", "sealring-job-key-1 AAEC")), HasSubstr("not 32 bytes in base64"));
-  EXPECT_THAT(refused(make("zero", "sealring-job-key-1 " + std::string(43, 'A') + "=")), HasSubstr("all zero"));
+  EXPECT_THAT(refused(make("zero", "sealring-job-key-1 " + std::string(43, 'A') + "=")),
+              HasSubstr("all zero"));
 }
 
 TEST_F(JobKeyFile, symbolic_links) {

@@ -1,5 +1,5 @@
-// Claim: chains, sender keys and connection MACs are the key schedule of protocol A.3; each is given once; wiped is gone.
-// How: answers of an independent implementation; programmer errors by death tests.
+// Claim: chains, sender keys and connection MACs are the key schedule of protocol A.3; each is given once;
+// wiped is gone. How: answers of an independent implementation; programmer errors by death tests.
 #include "sealring/session/keys.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ struct Inputs {
     return out;
   }
   std::unique_ptr<GroupKeys> group(Suite suite) const {
-    return std::make_unique<GroupKeys>(suite, Rank{1}, std::vector<Rank>{0, 1, 2}, array_of<32>(cases[0].bytes("group_id")),
+    return std::make_unique<GroupKeys>(suite, Rank{1}, std::vector<Rank>{0, 1, 2},
+                                       array_of<32>(cases[0].bytes("group_id")),
                                        array_of<64>(cases[0].bytes("th3")), secret("gs"), pair_secrets());
   }
 };
@@ -50,8 +51,9 @@ TEST(Keys, schedule_vectors) {
     const Suite suite = parse_suite(c.text("suite")).value();
     auto& group = groups[c.text("suite")];
     if (group == nullptr) group = inputs.group(suite);
-    KeyChain chain = kind == "sender" ? group->take_sender_chain(from)
-                                      : group->take_chain(kind_of(kind), from, static_cast<Rank>(ends[3] - '0'));
+    KeyChain chain = kind == "sender"
+                         ? group->take_sender_chain(from)
+                         : group->take_chain(kind_of(kind), from, static_cast<Rank>(ends[3] - '0'));
     for (Epoch epoch = 0; epoch < 3; ++epoch) {
       EXPECT_EQ(chain.next_epoch(), epoch);
       const TrafficKey key = chain.next();
@@ -68,8 +70,8 @@ TEST(Keys, schedule_vectors) {
 
 TEST(Keys, a_session_derives_the_world_group_id) {
   const Inputs inputs;
-  SessionKeys session(Suite::aes_256_gcm, 1, 3, array_of<64>(inputs.cases[0].bytes("th3")), inputs.secret("gs"),
-                      inputs.pair_secrets());
+  SessionKeys session(Suite::aes_256_gcm, 1, 3, array_of<64>(inputs.cases[0].bytes("th3")),
+                      inputs.secret("gs"), inputs.pair_secrets());
   EXPECT_EQ(to_hex(session.world_group().group_id()), inputs.cases[0].text("group_id"));
   EXPECT_EQ(session.world_group().members(), (std::vector<Rank>{0, 1, 2}));
   EXPECT_EQ(to_hex(session.pair_secret(0).view()), inputs.cases[0].text("xp0"));
@@ -106,8 +108,8 @@ TEST(KeysDeath, foreign_and_wiped_keys_do_not_exist) {
 
 TEST(KeysDeath, a_wiped_session_aborts) {
   const Inputs inputs;
-  SessionKeys session(Suite::aes_256_gcm, 1, 3, array_of<64>(inputs.cases[0].bytes("th3")), inputs.secret("gs"),
-                      inputs.pair_secrets());
+  SessionKeys session(Suite::aes_256_gcm, 1, 3, array_of<64>(inputs.cases[0].bytes("th3")),
+                      inputs.secret("gs"), inputs.pair_secrets());
   session.wipe();
   EXPECT_DEATH((void)session.pair_secret(0), "no secret");
   EXPECT_DEATH((void)session.world_group().take_chain(Kind::pair, 1, 0), "wiped");

@@ -1,5 +1,6 @@
-// Claim: the machine speaks the documented protocol, takes only what it awaits, and its first error is its last.
-// How: rank 1 played by hand from the document, honest and deviating; posts, slots and stages checked one by one.
+// Claim: the machine speaks the documented protocol, takes only what it awaits, and its first error is its
+// last. How: rank 1 played by hand from the document, honest and deviating; posts, slots and stages checked
+// one by one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,6 +86,8 @@ TEST(Machine, speaks_the_documented_protocol) {
   EXPECT_TRUE(duo.machine->awaited().empty());
   EXPECT_TRUE(duo.machine->missing().empty());
   EXPECT_EQ(duo.machine->stage(), "ready");
+  EXPECT_TRUE(duo.feed("confirm/1", duo.peer.confirm()));  // the same again, late
+  EXPECT_TRUE(duo.machine->ready());
 
   const auto session = std::move(*duo.machine).finish();
   EXPECT_EQ(session->th3(), duo.peer.th3);
@@ -170,8 +173,10 @@ TEST(Machine, evidence_with_foreign_fields_is_malformed) {
 TEST(Machine, the_same_bytes_again_are_ignored_and_others_refused) {
   Duo duo;
   duo.to_secret();
-  for (const auto& [slot, bytes] : std::vector<std::pair<std::string, Bytes>>{
-           {"hello/0", duo.board.at("hello/0")}, {"hello/1", duo.peer.hello}, {"evidence/1", duo.peer.evidence}}) {
+  for (const auto& [slot, bytes] :
+       std::vector<std::pair<std::string, Bytes>>{{"hello/0", duo.board.at("hello/0")},
+                                                  {"hello/1", duo.peer.hello},
+                                                  {"evidence/1", duo.peer.evidence}}) {
     EXPECT_TRUE(duo.feed(slot, bytes)) << slot;
   }
   EXPECT_EQ(duo.machine->stage(), "secret");
@@ -182,8 +187,8 @@ TEST(Machine, the_same_bytes_again_are_ignored_and_others_refused) {
 
 TEST(Machine, slots_that_are_not_awaited_are_refused) {
   for (const std::string slot :
-       {"evidence/1", "kk1/0/1", "kk2/0/1", "m5/1/0", "confirm/1", "note/1", "hello/2", "hello/65537", "hello/01",
-        "hello", "hello/", "hello/1/", "hello/-1", "", "m5/1/0/0", "config/0"}) {
+       {"evidence/1", "kk1/0/1", "kk2/0/1", "m5/1/0", "confirm/1", "note/1", "hello/2", "hello/65537",
+        "hello/01", "hello", "hello/", "hello/1/", "hello/-1", "", "m5/1/0/0", "config/0"}) {
     SCOPED_TRACE(slot);
     Duo duo;
     const auto taken = duo.machine->receive(slot, duo.peer.hello);

@@ -1,5 +1,5 @@
-// Rank 1 of a world of two, played by hand from docs/handshake.md with the primitives only: it shows that the machine
-// speaks the documented protocol, and it can deviate where an honest machine never would.
+// Rank 1 of a world of two, played by hand from docs/handshake.md with the primitives only: it shows that the
+// machine speaks the documented protocol, and it can deviate where an honest machine never would.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,11 @@ struct ManualPeer {
     const SecretBytes job_id = hkdf_expand(jk.view(), {label("job_id")}, 16);
     ByteWriter out;
     out.put(std::uint16_t{1}).put(std::uint16_t{1}).put(std::uint32_t{2}).put(std::uint32_t{1});
-    out.put(std::uint8_t{0}).put(std::uint8_t{0}).put(std::uint8_t{1}).put(std::uint8_t{0}).put(job_id.view());
+    out.put(std::uint8_t{0})
+        .put(std::uint8_t{0})
+        .put(std::uint8_t{1})
+        .put(std::uint8_t{0})
+        .put(job_id.view());
     out.put(sha256({as_bytes("sealring-policy-0")})).put(sha256({as_bytes(config_text)}));
     std::array<std::byte, 32> nonce;
     random_bytes(nonce);
@@ -59,7 +63,8 @@ struct ManualPeer {
   }
   Bytes secret(ByteView hash) const {
     Bytes out = ByteWriter().put(contribution.view()).put(hash).take();
-    const Tag tag = Aead::make(Suite::aes_256_gcm, pair.send_key.view()).value().seal({}, {}, out, out).value();
+    const Tag tag =
+        Aead::make(Suite::aes_256_gcm, pair.send_key.view()).value().seal({}, {}, out, out).value();
     out.insert(out.end(), tag.begin(), tag.end());
     return out;
   }
@@ -71,8 +76,8 @@ struct ManualPeer {
                  .value()
                  .open({}, {}, ByteView(m5).first(96), tag, plain)
                  .has_value());
-    SR_CHECK(ByteView(plain).subspan(32).size() == 64 && std::equal(plain.begin() + 32, plain.end(),
-                                                                     pair.handshake_hash.begin()));
+    SR_CHECK(ByteView(plain).subspan(32).size() == 64 &&
+             std::equal(plain.begin() + 32, plain.end(), pair.handshake_hash.begin()));
     const Bytes both = ByteWriter().put(ByteView(plain).first(32)).put(contribution.view()).take();
     group_secret = hkdf_extract(th2, both);
     th3 = sha512({label("conf"), th2, sha512({both})});

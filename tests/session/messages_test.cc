@@ -36,7 +36,9 @@ TEST(Messages, hello_layout) {
   static_assert(Hello::kBytes == 224);
   const Bytes bytes = sample_hello().encode();
   ASSERT_EQ(bytes.size(), Hello::kBytes);
-  EXPECT_EQ(to_hex(ByteView(bytes).first(16)), "000100030102030405060708" "1112f000");
+  EXPECT_EQ(to_hex(ByteView(bytes).first(16)),
+            "000100030102030405060708"
+            "1112f000");
   const std::vector<std::pair<std::size_t, unsigned>> fields{{16, 0x20},  {32, 0x21},  {64, 0x22}, {96, 0x23},
                                                              {128, 0x24}, {160, 0x25}, {192, 0x26}};
   for (const auto& [offset, value] : fields) {
@@ -63,7 +65,8 @@ TEST(Messages, hello_refusals) {
   Bytes version = bytes;
   version[1] = std::byte{2};
   EXPECT_EQ(Hello::decode(version).error().code, Code::version);
-  EXPECT_EQ(Hello::decode(ByteView(version).first(2)).error().code, Code::version);  // before anything else is parsed
+  EXPECT_EQ(Hello::decode(ByteView(version).first(2)).error().code,
+            Code::version);  // before anything else is parsed
 }
 
 TEST(Messages, evidence_round_trips_at_its_limits) {
@@ -123,7 +126,9 @@ TEST(Messages, evidence_refusals) {
 TEST(Messages, note_layout_and_refusals) {
   const Note note{2, Code::suite, 1};
   const Bytes bytes = note.encode();
-  EXPECT_EQ(to_hex(bytes), "0001000200cd0000" "0000000100000000");
+  EXPECT_EQ(to_hex(bytes),
+            "0001000200cd0000"
+            "0000000100000000");
   const Note back = Note::decode(bytes, 3).value();
   EXPECT_EQ(back.rank, 2);
   EXPECT_EQ(back.code, Code::suite);

@@ -1,6 +1,6 @@
 // Claim: our Noise KK and KKpsk0 with 25519, AESGCM and SHA512 are the published protocols, bit for bit.
-// How: the published vectors with their fixed ephemerals: handshake messages, hash and transport ciphertexts; the third
-// output of Split against an independent implementation that reproduces the same vectors.
+// How: the published vectors with their fixed ephemerals: handshake messages, hash and transport ciphertexts;
+// the third output of Split against an independent implementation that reproduces the same vectors.
 #include "sealring/session/noise.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,8 @@ void make_ends(Ends& ends, const NoiseVector& vector) {
     if (!vector.psk.empty()) parameters.psk = SecretBytes::copy_of(from_hex(vector.psk).value());
     auto& machine = initiator ? ends.initiator : ends.responder;
     machine.emplace(std::move(parameters));
-    NoiseVectorAccess::fix_ephemeral(*machine, pair_of(vector.bytes(initiator ? "init_ephemeral" : "resp_ephemeral")));
+    NoiseVectorAccess::fix_ephemeral(*machine,
+                                     pair_of(vector.bytes(initiator ? "init_ephemeral" : "resp_ephemeral")));
   }
 }
 
@@ -139,8 +140,8 @@ void make_fresh(Ends& ends, const Bytes& prologue_a, const Bytes& prologue_b, co
                 const std::string& psk_b) {
   ends.initiator_static = X25519KeyPair::generate();
   ends.responder_static = X25519KeyPair::generate();
-  const auto make = [](bool initiator, const Bytes& prologue, const X25519KeyPair& mine, const X25519Public& theirs,
-                       const std::string& psk) {
+  const auto make = [](bool initiator, const Bytes& prologue, const X25519KeyPair& mine,
+                       const X25519Public& theirs, const std::string& psk) {
     NoiseParameters parameters;
     parameters.initiator = initiator;
     parameters.prologue = prologue;
@@ -197,7 +198,8 @@ TEST(Noise, short_messages_and_low_order_ephemerals_are_pair_auth) {
   for (std::size_t bytes = 0; bytes < NoiseKk::kMessageBytes; ++bytes) {
     Ends ends;
     make_fresh(ends, {}, {}, "", "");
-    const auto read = ends.responder->read_message(ByteView(ends.initiator->write_message({}).value()).first(bytes));
+    const auto read =
+        ends.responder->read_message(ByteView(ends.initiator->write_message({}).value()).first(bytes));
     ASSERT_FALSE(read);
     EXPECT_EQ(read.error().code, Code::pair_auth);
   }

@@ -1,4 +1,5 @@
-// A board in memory and ranks in one process: posts go up, awaited slots come down. Used by the session tests.
+// A board in memory and ranks in one process: posts go up, awaited slots come down. Used by the session
+// tests.
 #pragma once
 
 #include <functional>

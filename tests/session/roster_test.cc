@@ -39,7 +39,8 @@ TEST(Roster, different_suites) {
   world.configs[3].suite = Suite::aes_128_gcm;
   world.run();
   for (Rank rank = 0; rank < 3; ++rank) {
-    expect_error(world.errors[rank], Code::suite, rank, 3, "peer 3 wants aes-128-gcm, this job requires aes-256-gcm");
+    expect_error(world.errors[rank], Code::suite, rank, 3,
+                 "peer 3 wants aes-128-gcm, this job requires aes-256-gcm");
     EXPECT_THAT(world.errors[rank]->message(), HasSubstr("set SEALRING_SUITE alike on every rank"));
     EXPECT_EQ(world.errors[rank]->expected, "aes-256-gcm");
     EXPECT_EQ(world.errors[rank]->got, "aes-128-gcm");
@@ -52,8 +53,10 @@ TEST(Roster, different_world_sizes_are_told_without_waiting) {
   World world = World::of_key(2, key);
   world.configs[1].world = 3;  // waits for a rank 2 that never comes
   world.run();
-  expect_error(world.errors[0], Code::roster_size, 0, 1, "rank 1 was started with world size 3, this rank with 2");
-  expect_error(world.errors[1], Code::roster_size, 1, 0, "rank 0 was started with world size 2, this rank with 3");
+  expect_error(world.errors[0], Code::roster_size, 0, 1,
+               "rank 1 was started with world size 3, this rank with 2");
+  expect_error(world.errors[1], Code::roster_size, 1, 0,
+               "rank 0 was started with world size 2, this rank with 3");
 }
 
 TEST(Roster, different_identities) {
@@ -61,7 +64,8 @@ TEST(Roster, different_identities) {
   const SimulatedRoot root;
   World world(2, [&](Rank rank) { return rank == 0 ? make_job_key_identity(key) : root.make_identity({}); });
   world.run();
-  expect_error(world.errors[0], Code::identity, 0, 1, "peer 1 proves itself by simulated tee, this job requires job key");
+  expect_error(world.errors[0], Code::identity, 0, 1,
+               "peer 1 proves itself by simulated tee, this job requires job key");
   expect_error(world.errors[1], Code::identity, 1, 0, "peer 0 proves itself by job key");
 }
 
@@ -98,8 +102,8 @@ TEST(Roster, copies_of_a_hello_are_refused) {
     });
     return world.errors[0];
   };
-  expect_error(run([](const World& w, Bytes& bytes) { bytes = w.board.at("hello/1"); }), Code::duplicate, 0, 2,
-               "the place of rank 2 holds a HELLO of rank 1");
+  expect_error(run([](const World& w, Bytes& bytes) { bytes = w.board.at("hello/1"); }), Code::duplicate, 0,
+               2, "the place of rank 2 holds a HELLO of rank 1");
   const auto with_field_of = [](std::size_t offset, const std::string& slot) {
     return [offset, slot](const World& w, Bytes& bytes) {
       const Bytes& other = w.board.at(slot);
@@ -107,10 +111,14 @@ TEST(Roster, copies_of_a_hello_are_refused) {
                   bytes.begin() + static_cast<std::ptrdiff_t>(offset));
     };
   };
-  expect_error(run(with_field_of(96, "hello/1")), Code::duplicate, 0, 2, "ranks 1 and 2 present the same nonce");
-  expect_error(run(with_field_of(128, "hello/1")), Code::duplicate, 0, 2, "ranks 1 and 2 present the same share");
-  expect_error(run(with_field_of(96, "hello/0")), Code::duplicate, 0, 2, "ranks 0 and 2 present the same nonce");
-  expect_error(run(with_field_of(128, "hello/0")), Code::duplicate, 0, 2, "ranks 0 and 2 present the same share");
+  expect_error(run(with_field_of(96, "hello/1")), Code::duplicate, 0, 2,
+               "ranks 1 and 2 present the same nonce");
+  expect_error(run(with_field_of(128, "hello/1")), Code::duplicate, 0, 2,
+               "ranks 1 and 2 present the same share");
+  expect_error(run(with_field_of(96, "hello/0")), Code::duplicate, 0, 2,
+               "ranks 0 and 2 present the same nonce");
+  expect_error(run(with_field_of(128, "hello/0")), Code::duplicate, 0, 2,
+               "ranks 0 and 2 present the same share");
 }
 
 TEST(Roster, low_order_and_second_encodings_of_shares_are_malformed) {
@@ -169,9 +177,10 @@ TEST(Roster, config_text_of_a_peer_is_shown_harmless) {
 
 TEST(Roster, a_config_text_that_was_not_hashed_is_not_believed) {
   for (const std::string& lie : {std::string("lanes=9\n"), std::string(), std::string(20'000, 'x')}) {
-    const auto errors = run_with_texts("lanes=1\n", "lanes=2\n", [&](Rank, const std::string& slot, Bytes& bytes) {
-      if (slot == "config/1") bytes = to_bytes(as_bytes(lie));
-    });
+    const auto errors =
+        run_with_texts("lanes=1\n", "lanes=2\n", [&](Rank, const std::string& slot, Bytes& bytes) {
+          if (slot == "config/1") bytes = to_bytes(as_bytes(lie));
+        });
     expect_error(errors[0], Code::config, 0, 1, "is not the one it hashed");
     EXPECT_THAT(errors[0]->message(), Not(HasSubstr("lanes is")));
   }
@@ -211,7 +220,8 @@ TEST(Roster, a_key_file_may_state_the_world) {
   const auto refused = Handshake::start(config, identity);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::roster_size);
-  EXPECT_THAT(refused.error().message(), HasSubstr("states world=3, this rank was started with world size 2"));
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("states world=3, this rank was started with world size 2"));
   config.world = 3;
   EXPECT_TRUE(Handshake::start(config, identity));
 }

@@ -1,5 +1,6 @@
-// Claim: a subgroup's keys need every member's consent to the same nonces and members; anything else is a named error.
-// How: groups over a finished session with changed, replayed, reflected messages and different member lists.
+// Claim: a subgroup's keys need every member's consent to the same nonces and members; anything else is a
+// named error. How: groups over a finished session with changed, replayed, reflected messages and different
+// member lists.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +12,8 @@ namespace {
 using test::World;
 
 struct Group {
-  explicit Group(std::vector<std::vector<Rank>> lists_given) : lists(std::move(lists_given)), world(make_world()) {
+  explicit Group(std::vector<std::vector<Rank>> lists_given)
+      : lists(std::move(lists_given)), world(make_world()) {
     world.run();
     sessions = world.finish();
   }
@@ -96,9 +98,9 @@ TEST(Subgroup, replayed_reflected_and_exchanged_messages_are_refused) {
   ASSERT_TRUE(group.machines[0].ready());
   const test::Board old = group.board;
   const std::vector<std::tuple<std::string, std::string, Code>> cases{
-      {"nonce/1", "nonce/0", Code::duplicate}, {"nonce/1", "nonce/2", Code::duplicate},
+      {"nonce/1", "nonce/0", Code::duplicate},     {"nonce/1", "nonce/2", Code::duplicate},
       {"m5sub/1/0", "m5sub/0/1", Code::pair_auth}, {"m5sub/1/0", "m5sub/2/0", Code::pair_auth},
-      {"confirm/1", "confirm/0", Code::confirm}, {"confirm/1", "confirm/2", Code::confirm}};
+      {"confirm/1", "confirm/0", Code::confirm},   {"confirm/1", "confirm/2", Code::confirm}};
   for (const auto& [slot, source, code] : cases) {
     SCOPED_TRACE(slot);
     bool there = true;
@@ -110,7 +112,8 @@ TEST(Subgroup, replayed_reflected_and_exchanged_messages_are_refused) {
     ASSERT_TRUE(there);
     ASSERT_TRUE(group.errors[0]);
     EXPECT_EQ(group.errors[0]->code, code);
-    EXPECT_EQ(group.errors[0]->peer, source == "nonce/2" ? 2 : 1);  // told when the second of the two equals comes
+    EXPECT_EQ(group.errors[0]->peer,
+              source == "nonce/2" ? 2 : 1);  // told when the second of the two equals comes
   }
   for (const auto& [slot, bytes] : old) {  // each message of the earlier start of the same members
     SCOPED_TRACE(slot);
@@ -131,7 +134,8 @@ TEST(Subgroup, wrong_sizes_and_slots) {
     EXPECT_EQ(taken.error().code, Code::malformed);
     EXPECT_EQ(taken.error().stage, "subgroup.nonce");
     EXPECT_EQ(taken.error().rank, 0);
-    EXPECT_EQ(machine.receive("nonce/1", Bytes(32)).error().code, Code::malformed);  // the first error is the last
+    EXPECT_EQ(machine.receive("nonce/1", Bytes(32)).error().code,
+              Code::malformed);  // the first error is the last
     EXPECT_TRUE(machine.take_posts().empty());
   }
   for (const std::string slot : {"nonce/0", "nonce/2", "m5sub/1/0", "confirm/1", "nonce/1/0", "x", ""}) {
