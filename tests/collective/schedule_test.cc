@@ -132,8 +132,9 @@ void check(const Case& c, bool thorough) {
         << "rank " << r;
   }
   ASSERT_EQ("", test::mismatch(schedules));
-  std::vector<SimulatorOptions> runs{{Order::sends_first, 0, 2, 1'000'000},
-                                     {Order::recvs_first, 0, 2, 1'000'000}};
+  const std::uint64_t segment = std::max<std::uint64_t>(2, c.elements / 16);
+  std::vector<SimulatorOptions> runs{{Order::sends_first, 0, segment, 1'000'000},
+                                     {Order::recvs_first, 0, segment, 1'000'000}};
   if (thorough) {
     runs.push_back({Order::reversed, 0, 1, 1});
     runs.push_back({Order::random, 1, 1, 1});
