@@ -22,6 +22,7 @@ constexpr const char* kExamples = R"(Examples:
   sealring bench all_reduce --ranks 2 --suite all -b 16M -e 16M  every suite at one size
   sealring bench all_reduce --suite gloo,plain,aes-256-gcm --pin next to PyTorch's Gloo, ranks pinned to cores
   sealring bench all_gather --ranks 4 --dtype bf16 --algorithm ring,one-hop
+  sealring bench --targets --json targets.json                   this project's speed targets, judged
   SEALRING_JOB_KEY_FILE=job.key torchrun --no-python --nproc-per-node 2 sealring bench all_reduce
 
 With --ranks the ranks are processes of this machine that share a throwaway job key. Without it, RANK, WORLD_SIZE,
@@ -32,7 +33,8 @@ Columns:
 )";
 
 struct Options {
-  std::string op, begin = "1K", end = "64M", dtype = "fp32", redop = "sum", transport = "tcp", json;
+  std::string op = "all_reduce", begin = "1K", end = "64M", dtype = "fp32", redop = "sum", transport = "tcp",
+              json;
   std::vector<std::string> suites{"plain", "aes-256-gcm"}, algorithms{"auto"};
   double factor = 4;
   std::string increment;
@@ -41,7 +43,8 @@ struct Options {
   std::uint64_t seed = 1;
   double timeout_s = 120, mark_mad = 5;
   std::optional<double> max_mad;
-  bool pin = false;
+  bool pin = false, targets = false;
+  unsigned blocks = 10;
 };
 
 std::string columns_text() {
@@ -228,6 +231,17 @@ struct Printer {
   }
 };
 
+int launch_targets(const Options& options, BenchSpec spec) {
+  if (spec.op != Op::all_reduce || spec.loopback)
+    return print_usage("bench", "--targets are of all_reduce over tcp");
+  spec.target_blocks = options.blocks;
+  spec.pin = true;
+  if (options.end == Options().end) spec.sizes_bytes = {256u << 20};
+  if (usable_cpus().size() < spec.ranks) return print_usage("bench", "--targets need a core for each rank");
+  const auto status = launch_local_bench(spec);
+  return status ? *status : print_error(status.error());
+}
+
 int run_bench(const Options& options) {
   auto spec = spec_of(options);
   if (!spec) {
@@ -247,6 +261,7 @@ int run_bench(const Options& options) {
     return (*launched)->rank == 0 ? printer.finish() : kExitDone;
   }
   if (options.ranks == 0) spec->ranks = 2;
+  if (options.targets) return launch_targets(options, *spec);
   if (spec->root >= spec->ranks) return print_usage("bench", "--root must be a rank");
   if (!spec->loopback) {
     const auto status = launch_local_bench(*spec);
@@ -263,6 +278,18 @@ struct RankOptions {
   int key_descriptor = -1;
 };
 
+int run_targets(const BenchSpec& spec, const RankOptions& options) {
+  const auto rank = static_cast<Rank>(options.rank);
+  const Machine machine = rank == 0 ? read_machine() : Machine{};
+  const auto result = run_local_targets_rank(spec, rank, options.key_descriptor, options.directory);
+  if (!result) return print_error(result.error());
+  if (rank != 0) return kExitDone;
+  fmt::print("{}", targets_text(spec, machine, *result));
+  if (spec.json_path.empty()) return kExitDone;
+  const auto written = write_file(spec.json_path, targets_json(spec, machine, *result));
+  return written ? kExitDone : print_error(written.error());
+}
+
 int run_rank(const RankOptions& options) {
   ::signal(SIGPIPE, SIG_IGN);
   const auto text = read_file(options.spec, 1u << 20);
@@ -270,6 +297,7 @@ int run_rank(const RankOptions& options) {
   const auto spec = BenchSpec::from_json(*text);
   if (!spec) return print_error(spec.error());
   const auto rank = static_cast<Rank>(options.rank);
+  if (spec->target_blocks > 0) return run_targets(*spec, options);
   Printer printer{*spec, rank == 0 ? read_machine() : Machine{}};
   const auto done =
       run_local_bench_rank(*spec, rank, options.key_descriptor, options.directory, printer.reporter());
@@ -278,9 +306,9 @@ int run_rank(const RankOptions& options) {
 }
 
 void add_options(CLI::App* verb, Options& o) {
-  verb->add_option("OPERATION", o.op,
-                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all or sendrecv")
-      ->required();
+  verb->add_option(
+      "OPERATION", o.op,
+      "all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all or sendrecv (all_reduce)");
   verb->add_option("--ranks", o.ranks, "start this many local ranks (2 without a launcher)")
       ->check(CLI::Range(2, 64));
   verb->add_option("-b,--begin", o.begin, "smallest size (1K)");
@@ -307,6 +335,11 @@ void add_options(CLI::App* verb, Options& o) {
   verb->add_option("--mark-mad", o.mark_mad, "mark rows noisier than this many percent (5)");
   verb->add_option("--max-mad", o.max_mad, "exit with 3 if a row is noisier than this many percent");
   verb->add_option("--json", o.json, "write all samples and the machine record to this file");
+  verb->add_flag(
+      "--targets", o.targets,
+      "measure and judge this project's speed targets (-e: largest size, 256M); needs PyTorch for Gloo");
+  verb->add_option("--blocks", o.blocks, "blocks of --targets (10); below 5 nothing is judged")
+      ->check(CLI::Range(1, 1000));
   verb->add_option("--timeout", o.timeout_s, "seconds for each operation and for the start (120)");
   verb->add_option("--python", o.python,
                    "interpreter with PyTorch, for gloo (.venv of the source tree, else python3)");

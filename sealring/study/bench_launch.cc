@@ -22,6 +22,16 @@ Result<std::unique_ptr<Transport>> tcp_on(const std::string& interface_name, con
   return make_tcp_transport(config);
 }
 
+Result<RankPlace> local_place(Rank rank, const std::string& directory) {
+  RankPlace place;
+  place.rank = rank;
+  SR_TRY(place.store, make_file_store(directory + "/store"));
+  place.prefix = "bench";
+  place.rendezvous_directory = directory;
+  place.make_transport = [] { return tcp_on("lo", {}); };
+  return place;
+}
+
 /// Waits for all ranks; once one has failed the others get `kGrace` to end by themselves.
 int await_ranks(std::vector<Process>& ranks) {
   constexpr auto kGrace = std::chrono::seconds(10);
@@ -86,13 +96,15 @@ Result<int> launch_local_bench(const BenchSpec& spec) {
 Result<void> run_local_bench_rank(const BenchSpec& spec, Rank rank, int key_descriptor,
                                   const std::string& directory, const BenchReporter& reporter) {
   SR_TRY(const JobKey key, read_job_key(key_descriptor));
-  RankPlace place;
-  place.rank = rank;
-  SR_TRY(place.store, make_file_store(directory + "/store"));
-  place.prefix = "bench";
-  place.rendezvous_directory = directory;
-  place.make_transport = [] { return tcp_on("lo", {}); };
+  SR_TRY(const RankPlace place, local_place(rank, directory));
   return run_bench_rank(spec, place, key, reporter);
+}
+
+Result<TargetsResult> run_local_targets_rank(const BenchSpec& spec, Rank rank, int key_descriptor,
+                                             const std::string& directory) {
+  SR_TRY(const JobKey key, read_job_key(key_descriptor));
+  SR_TRY(const RankPlace place, local_place(rank, directory));
+  return run_targets_rank(spec, place, key);
 }
 
 Result<void> run_loopback_bench(const BenchSpec& spec, const BenchReporter& reporter) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sealring/study/bench_run.h"
+#include "sealring/study/bench_targets.h"
 
 namespace sealring {
 
@@ -12,9 +13,12 @@ inline constexpr const char* kBenchRankVerb = "bench-rank";
 /// pipe, and waits. They meet in a private directory; rank 0 prints to our standard output. Gives the exit
 /// status: the worst of the ranks. Must run before this process has threads of its own.
 Result<int> launch_local_bench(const BenchSpec& spec);
-/// What such a copy does with its spec file, its rank and the pipe's descriptor.
+/// What such a copy does with its spec file, its rank and the pipe's descriptor: a benchmark, or the targets.
 Result<void> run_local_bench_rank(const BenchSpec& spec, Rank rank, int key_descriptor,
                                   const std::string& directory, const BenchReporter& reporter);
+
+Result<TargetsResult> run_local_targets_rank(const BenchSpec& spec, Rank rank, int key_descriptor,
+                                             const std::string& directory);
 
 /// All ranks as threads of this process, over loopback.
 Result<void> run_loopback_bench(const BenchSpec& spec, const BenchReporter& reporter);

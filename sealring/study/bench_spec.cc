@@ -55,6 +55,7 @@ Result<BenchSpec> parse_spec(const json& in) {
   out.timeout_s = in.at("timeout_s");
   out.mark_mad_percent = in.at("mark_mad_percent");
   if (!in.at("max_mad_percent").is_null()) out.max_mad_percent = in.at("max_mad_percent").get<double>();
+  out.target_blocks = in.at("target_blocks");
   out.json_path = in.at("json_path");
   out.python = in.at("python");
   out.python_path = in.at("python_path");
@@ -90,6 +91,7 @@ std::string BenchSpec::to_json() const {
            {"timeout_s", timeout_s},
            {"mark_mad_percent", mark_mad_percent},
            {"max_mad_percent", nullptr},
+           {"target_blocks", target_blocks},
            {"json_path", json_path},
            {"python", python},
            {"python_path", python_path},

@@ -37,6 +37,7 @@ struct BenchSpec {
   double timeout_s = 120;
   double mark_mad_percent = 5;            ///< a row above it is marked "*"
   std::optional<double> max_mad_percent;  ///< a row above it makes the run exit 3
+  std::uint32_t target_blocks = 0;  ///< above 0: the speed targets are measured instead, in so many blocks
   std::string json_path;
   std::string python;       ///< interpreter of the Gloo workers
   std::string python_path;  ///< PYTHONPATH for them

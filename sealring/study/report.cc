@@ -1,0 +1,167 @@
+#include "sealring/study/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "sealring/study/process.h"
+#include "sealring/study/python_place.h"
+#include "sealring/study/report_sections.h"
+
+namespace sealring {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kQuotedBytesMax = 1u << 20;
+
+std::string escaped(const std::string& cell) {
+  std::string out;
+  for (const char c : cell) {
+    if (c == '|') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+std::string table_text(const ReportTable& table) {
+  std::string out = "|";
+  for (const std::string& column : table.columns) out += " " + escaped(column) + " |";
+  out += "\n|";
+  for (std::size_t i = 0; i < table.columns.size(); ++i) out += "---|";
+  out += "\n";
+  for (const auto& row : table.rows) {
+    out += "|";
+    for (const std::string& cell : row) out += " " + escaped(cell) + " |";
+    out += "\n";
+  }
+  if (!table.note.empty()) out += "\n" + table.note + "\n";
+  return out;
+}
+
+/// HTML is drawn by Python; without it the Markdown still is a whole report.
+Result<void> write_html(const Report& report, const std::string& html_path, const std::string& python) {
+  SR_TRY(const PrivateDirectory directory, PrivateDirectory::make());
+  const std::string data_path = directory.path() + "/report.json";
+  SR_TRY(write_file(data_path, to_json(report)));
+  const PythonPlace place = find_python(python);
+  ProcessSpec spec;
+  spec.arguments = {place.interpreter, "-m", "sealring.plots", data_path, "-o", html_path};
+  if (!place.path.empty()) spec.environment["PYTHONPATH"] = place.path;
+  spec.error_file = directory.path() + "/log";
+  SR_TRY(Process process, Process::start(spec));
+  const auto status = process.wait(Deadline::in(std::chrono::minutes(3)));
+  if (status == 0) return {};
+  const std::string log = read_file(spec.error_file, kQuotedBytesMax).value_or("");
+  const std::string end = log.size() > 600 ? log.substr(log.size() - 600) : log;
+  return fail(Code::file, "report.html",
+              status ? "python3 -m sealring.plots failed: " + end : "plots took too long",
+              "install altair and vl-convert-python; report.md is whole without them");
+}
+
+}  // namespace
+
+Report build_report(const StudyResults& results, const std::string& quoted_json) {
+  Report report;
+  report.title = "What sealing costs in training: preset " + results.preset;
+  report.subtitle =
+      fmt::format("{}; {}", results.machines.empty() ? "" : describe(results.machines.front()), results.date);
+  ModelSummaries models;
+  for (const ModelRecord& model : results.models) {
+    std::vector<CaseSummary> summaries = summarize_model(results, model.id);
+    if (!summaries.empty()) models.emplace_back(&model, std::move(summaries));
+  }
+  report.sections = {short_section(results, models),
+                     slowdown_section(results, models),
+                     equal_cap_section(results, models),
+                     breakdown_section(results, models),
+                     buckets_section(results),
+                     emulation_section(results, models),
+                     counts_section(results),
+                     setup_section(results)};
+  if (!quoted_json.empty()) {
+    auto quoted = quoted_sections(results, models, quoted_json);
+    if (quoted) {
+      report.sections.insert(report.sections.end(), quoted->begin(), quoted->end());
+    } else {
+      report.sections.push_back({"Published numbers", {quoted.error().message()}, {}, "", ""});
+    }
+  }
+  report.sections.push_back(deployment_section(results));
+  report.sections.push_back(method_section(results));
+  return report;
+}
+
+std::string to_markdown(const Report& report) {
+  std::string out = fmt::format("# {}\n\n{}\n", report.title, report.subtitle);
+  for (const ReportSection& section : report.sections) {
+    out += fmt::format("\n## {}\n", section.title);
+    for (const std::string& paragraph : section.paragraphs) out += "\n" + paragraph + "\n";
+    for (const ReportTable& table : section.tables) out += "\n" + table_text(table);
+  }
+  return out;
+}
+
+std::string to_json(const Report& report) {
+  json out{{"schema", "sealring-report-1"},
+           {"title", report.title},
+           {"subtitle", report.subtitle},
+           {"sections", json::array()}};
+  for (const ReportSection& section : report.sections) {
+    json tables = json::array();
+    for (const ReportTable& table : section.tables) {
+      tables.push_back({{"columns", table.columns}, {"rows", table.rows}, {"note", table.note}});
+    }
+    out["sections"].push_back({{"title", section.title},
+                               {"paragraphs", section.paragraphs},
+                               {"tables", tables},
+                               {"chart", section.chart},
+                               {"data", section.data.empty() ? json::array() : json::parse(section.data)}});
+  }
+  return out.dump(1);
+}
+
+Result<WrittenReport> write_report(const StudyResults& results, const std::string& directory,
+                                   const std::string& python) {
+  std::string quoted;
+  if (const std::string data = data_directory(); !data.empty()) {
+    quoted = read_file(data + "/paper/quoted.json", kQuotedBytesMax).value_or("");
+  }
+  const Report report = build_report(results, quoted);
+  WrittenReport out;
+  out.markdown_path = directory + "/report.md";
+  SR_TRY(write_file(out.markdown_path, to_markdown(report)));
+  if (const auto html = write_html(report, directory + "/report.html", python); html) {
+    out.html_path = directory + "/report.html";
+  } else {
+    out.html_problem = html.error().message();
+  }
+  return out;
+}
+
+std::string summary_text(const StudyResults& results) {
+  const Report report = build_report(results, "");
+  std::string out;
+  for (const std::string& paragraph : report.sections[0].paragraphs) out += paragraph + "\n\n";
+  for (const ReportTable& table : report.sections[1].tables) {
+    std::vector<std::size_t> widths;
+    for (const std::string& column : table.columns) widths.push_back(column.size());
+    for (const auto& row : table.rows) {
+      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    const auto line = [&](const std::vector<std::string>& cells) {
+      for (std::size_t i = 0; i < cells.size(); ++i) {
+        out += i == 0 ? fmt::format("{:<{}}", cells[i], widths[i])
+                      : fmt::format("  {:>{}}", cells[i], widths[i]);
+      }
+      out += "\n";
+    };
+    line(table.columns);
+    for (const auto& row : table.rows) line(row);
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace sealring
