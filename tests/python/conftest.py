@@ -101,8 +101,9 @@ class Ranks:
             mine = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank), **(env or {}), **((env_of or {}).get(rank, {}))}
             here, there = _context.Pipe(duplex=False)
             process = _context.Process(
-                target=_child, args=(function, rank, world, arguments, mine, str(self.logs[rank]), there), daemon=True
+                target=_child, args=(function, rank, world, arguments, mine, str(self.logs[rank]), there)
             )
+            process.daemon = False  # a rank may have children: DataLoader's workers
             process.start()
             there.close()
             self.pipes.append(here)
