@@ -7,16 +7,25 @@
 namespace sealring {
 namespace {
 
-const OpMark* find_mark(const std::deque<OpMark>& marks, std::uint64_t seq) {
-  const auto at =
-      std::lower_bound(marks.begin(), marks.end(), seq,
-                       [](const OpMark& mark, std::uint64_t wanted) { return mark.seq < wanted; });
-  return at != marks.end() && at->seq == seq ? &*at : nullptr;
+std::uint64_t seq_of(const OpMark& mark) { return mark.seq; }
+template <class Own>
+std::uint64_t seq_of(const Own& own) {
+  return own.context.seq;
 }
 
-void push_bounded(std::deque<OpMark>& marks, const OpMark& mark) {
-  marks.push_back(mark);
-  if (marks.size() > GroupBeat::kMarksMax) marks.pop_front();
+/// Null when the window does not hold the seq.
+template <class Entry>
+Entry* find_seq(std::deque<Entry>& entries, std::uint64_t seq) {
+  const auto at =
+      std::lower_bound(entries.begin(), entries.end(), seq,
+                       [](const Entry& entry, std::uint64_t wanted) { return seq_of(entry) < wanted; });
+  return at != entries.end() && seq_of(*at) == seq ? &*at : nullptr;
+}
+
+template <class Entry>
+void push_bounded(std::deque<Entry>& entries, Entry entry) {
+  entries.push_back(std::move(entry));
+  if (entries.size() > GroupBeat::kMarksMax) entries.pop_front();
 }
 
 }  // namespace
@@ -27,6 +36,11 @@ OpDigest digest_of(const OpContext& context) {
   OpDigest out{};
   std::copy_n(hash.begin(), out.size(), out.begin());
   return out;
+}
+
+const OpDigest& SignatureBook::OwnOp::known_digest() {
+  if (!digest) digest = digest_of(context);
+  return *digest;
 }
 
 bool SignatureBook::holds(const Group& group, Rank rank) {
@@ -43,14 +57,13 @@ std::optional<Mismatch> SignatureBook::issued(const OpContext& context, const st
     if (group.members.empty()) group.members.push_back(me_);
     std::erase_if(group.peers, [&group](const auto& entry) { return !holds(group, entry.first); });
   }
-  if (!group.mine.empty() && context.seq <= group.mine.back().seq) return std::nullopt;
-  const OpMark mark{context.seq, digest_of(context)};
-  push_bounded(group.mine, mark);
+  if (!group.mine.empty() && context.seq <= group.mine.back().context.seq) return std::nullopt;
+  push_bounded(group.mine, OwnOp{context, std::nullopt});
   group.unsent = std::min(group.unsent + 1, group.mine.size());
-  for (const auto& [peer, said] : group.peers) {
-    const OpMark* theirs = find_mark(said.marks, mark.seq);
-    if (theirs != nullptr && theirs->digest != mark.digest) {
-      return Mismatch{group.id, mark.seq, peer, mark.digest, theirs->digest};
+  for (auto& [peer, said] : group.peers) {
+    const OpMark* theirs = find_seq(said.marks, context.seq);
+    if (theirs != nullptr && theirs->digest != group.mine.back().known_digest()) {
+      return Mismatch{group.id, context.seq, peer, group.mine.back().known_digest(), theirs->digest};
     }
   }
   return std::nullopt;
@@ -80,9 +93,9 @@ std::optional<Mismatch> SignatureBook::heard(Rank peer, const Heartbeat& beat) {
       if (!known.marks.empty() && mark.seq <= known.marks.back().seq)
         continue;  // each beat repeats its last op
       push_bounded(known.marks, mark);
-      const OpMark* mine = find_mark(group.mine, mark.seq);
-      if (mine != nullptr && mine->digest != mark.digest && !found) {
-        found = Mismatch{group.id, mark.seq, peer, mine->digest, mark.digest};
+      OwnOp* mine = find_seq(group.mine, mark.seq);
+      if (mine != nullptr && !found && mine->known_digest() != mark.digest) {
+        found = Mismatch{group.id, mark.seq, peer, mine->known_digest(), mark.digest};
       }
     }
   }
@@ -96,16 +109,18 @@ void SignatureBook::forget(const std::array<std::byte, 32>& group_id) {
   groups_.erase(at);
 }
 
-std::vector<Heartbeat> SignatureBook::beats_for(Rank peer) const {
+std::vector<Heartbeat> SignatureBook::beats_for(Rank peer) {
   std::vector<Heartbeat> out(1);
-  for (const auto& [tag, group] : groups_) {
+  for (auto& [tag, group] : groups_) {
     if (group.mine.empty() || !holds(group, peer)) continue;
     if (out.back().groups.size() == Heartbeat::kGroupsMax) out.emplace_back();
     GroupBeat beat;
     beat.group = tag;
-    beat.last_seq = group.mine.back().seq;
+    beat.last_seq = group.mine.back().context.seq;
     const std::size_t marks = std::max<std::size_t>(group.unsent, 1);
-    beat.marks.assign(group.mine.end() - static_cast<std::ptrdiff_t>(marks), group.mine.end());
+    for (auto own = group.mine.end() - static_cast<std::ptrdiff_t>(marks); own != group.mine.end(); ++own) {
+      beat.marks.push_back({own->context.seq, own->known_digest()});
+    }
     out.back().groups.push_back(std::move(beat));
   }
   return out;

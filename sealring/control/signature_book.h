@@ -39,7 +39,7 @@ class SignatureBook {
   /// What is to be sent to `peer` now, per group that it is a member of: the marks since the last
   /// beat_sent(), at least the last one. Several messages when one cannot hold all, one empty message when
   /// there is nothing.
-  std::vector<Heartbeat> beats_for(Rank peer) const;
+  std::vector<Heartbeat> beats_for(Rank peer);
   /// All beats of one round have been made.
   void beat_sent();
   /// The last seq that `peer` has told of for a group; nullopt when none.
@@ -53,10 +53,17 @@ class SignatureBook {
     std::uint64_t last_seq = 0;
     std::deque<OpMark> marks;
   };
+  /// The digest is made when somebody needs it: most ops end unsaid, and hashing would cost more than the
+  /// rest.
+  struct OwnOp {
+    OpContext context;
+    std::optional<OpDigest> digest;
+    const OpDigest& known_digest();
+  };
   struct Group {
     std::array<std::byte, 32> id{};
     std::vector<Rank> members;  ///< empty: this rank has issued nothing here yet
-    std::deque<OpMark> mine;
+    std::deque<OwnOp> mine;
     std::size_t unsent = 0;  ///< how many of the newest of `mine` no beat has carried
     std::map<Rank, PeerMarks> peers;
   };

@@ -23,7 +23,7 @@ OpContext op_of(std::uint64_t seq, DType dtype = DType::bf16, std::uint8_t group
   return op;
 }
 
-std::optional<Mismatch> tell(const SignatureBook& from, Rank from_rank, SignatureBook& to, Rank to_rank) {
+std::optional<Mismatch> tell(SignatureBook& from, Rank from_rank, SignatureBook& to, Rank to_rank) {
   std::optional<Mismatch> found;
   for (const Heartbeat& beat : from.beats_for(to_rank)) {
     if (auto mismatch = to.heard(from_rank, beat); mismatch && !found) found = mismatch;
