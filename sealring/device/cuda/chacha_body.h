@@ -4,7 +4,8 @@
 // in phase i of a column
 //   workers   combine segment i-2 (open), then encrypt or decrypt segment i and evaluate their part of its Poly1305;
 //   the last  adds up segment i-1 and writes (seal) or checks (open) its tag, and prepares keys and powers ahead.
-// So nobody waits for a tag: the tag of i-1 is computed while i is encrypted.
+// So nobody waits for a tag: the tag of i-1 is computed while i is encrypted. With a depth of one, open has room for one
+// segment instead of two (so for larger ones, or for more blocks), and the workers wait while a tag is checked.
 //
 // A worker walks over every kWorkers-th tile of 2 KiB. Memory is touched in chunks of 16 bytes, lane after lane (512
 // contiguous bytes an instruction); a lane computes the keystream of one 64-byte row, and the two layouts meet in
@@ -12,24 +13,27 @@
 // tag is known: ciphertext is read once, and nothing reaches the tensor before its tag was accepted [protocol E.1].
 #pragma once
 
+#include <cstddef>
+
 #include "sealring/device/cuda/chacha_prepare.h"
 #include "sealring/device/cuda/combine.h"
+#include "sealring/device/cuda/kernel_list.h"
 #include "sealring/device/cuda/user_memory.h"
 
 namespace sealring::cuda {
 
-enum class Direction : int { seal, open };
-
 /// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory (open);
 /// 0: it waits in job.private_tiles (memory of this process on the device), 2 * segment_bytes a column.
-template <Direction kDirectionOf, int kWorkersOf, int kBlocksOf, std::uint32_t kTileOf, CombineKind kCombineOf>
+template <Direction kDirectionOf, int kWorkersOf, int kBlocksOf, std::uint32_t kTileOf, CombineKind kCombineOf,
+          int kDepthOf = 2>
 struct ChachaConfig {
   static constexpr Direction kDirection = kDirectionOf;
   static constexpr int kWorkers = kWorkersOf;
   static constexpr int kBlocks = kBlocksOf;  ///< resident on a multiprocessor: limits registers and shared memory
   static constexpr std::uint32_t kTile = kTileOf;
   static constexpr CombineKind kCombine = kCombineOf;
-  static constexpr int kBatch = 8;  ///< segments prepared at once
+  static constexpr int kDepth = kDepthOf;  ///< segments in flight in a block
+  static constexpr int kBatch = 8;         ///< segments prepared at once
 };
 
 template <class Config>
@@ -40,19 +44,24 @@ struct ChachaBody {
   static constexpr int kBlocks = Config::kBlocks;
   static constexpr int kBatch = Config::kBatch;
   static constexpr bool kInShared = Config::kTile != 0;
-  static constexpr std::uint32_t kStored = kOpen && kInShared ? 2 * Config::kTile / 16 : kWorkers * kTileChunks;
-  static constexpr int kLast = kOpen ? 2 : 1;  ///< phases behind the last segment's own
+  static constexpr int kDepth = Config::kDepth;
+  static_assert(kDepth == 2 || (kDepth == 1 && kOpen));
+  static constexpr std::uint32_t kStored = kOpen && kInShared ? kDepth * Config::kTile / 16 : kWorkers * kTileChunks;
+  static_assert(!kOpen || Config::kTile % (kWorkers * kTileBytes) == 0);
 
   struct Shared {
-    Chunk stored[kStored];  ///< open: two segments; seal: what a worker transposes in
+    Chunk stored[kStored];  ///< open: kDepth segments; seal: what a worker transposes in
     SegmentPrep prep[2][kBatch];
-    poly1305::Number sums[2][kWorkers * kLanes];
-    Chunk tail[2][4];        ///< ciphertext behind the last whole row
-    Chunk tail_plain[2][4];  ///< open: its plaintext
+    poly1305::Number sums[kDepth][kWorkers * kLanes];
+    Chunk tail[kDepth][4];        ///< ciphertext behind the last whole row
+    Chunk tail_plain[kDepth][4];  ///< open: its plaintext
     Chunk tail_stream[4];
-    std::uint32_t accepted[2];
+    std::uint32_t accepted[kDepth];
     BadTag bad;
   };
+
+  /// What lies behind is cleared at the end of a kernel; the seal's place for transposing holds keystream.
+  static constexpr std::size_t kSecretsFrom = kOpen ? offsetof(Shared, prep) : 0;
 
   /// One segment of the column, as all warps see it.
   struct Segment {
@@ -60,7 +69,7 @@ struct ChachaBody {
     std::uint32_t k;  ///< place in the job
     Place place;
     Shape shape;
-    SR_HOST_DEVICE int parity() const { return static_cast<int>(i & 1u); }
+    SR_HOST_DEVICE int parity() const { return static_cast<int>(i % kDepth); }
   };
   SR_HOST_DEVICE static Segment segment_of(const SegmentJob& job, Column column, std::uint32_t i) {
     Segment out;
@@ -81,24 +90,32 @@ struct ChachaBody {
   SR_HOST_DEVICE static std::uint32_t row_slot(int lane, int c) {
     return static_cast<std::uint32_t>(lane * 4 + (c ^ ((lane >> 1) & 3)));
   }
+  /// A worker keeps to its own places whatever the number of tiles: another one may still be at an older segment.
+  SR_HOST_DEVICE static std::uint32_t own_place(std::uint32_t tile, int worker) {
+    return (tile / kWorkers * kWorkers + static_cast<std::uint32_t>(worker)) * kTileChunks;
+  }
   /// The 128 chunks in which a worker transposes a tile.
   SR_HOST_DEVICE static Chunk* transposed(Shared& shared, const Segment& segment, int worker, std::uint32_t tile) {
     if constexpr (kOpen && kInShared)
-      return shared.stored + segment.parity() * (Config::kTile / 16) + tile * kTileChunks;
+      return shared.stored + segment.parity() * (Config::kTile / 16) + own_place(tile, worker);
     else
       return shared.stored + worker * static_cast<int>(kTileChunks);
   }
   /// Where the plaintext of a tile waits for its tag.
   SR_HOST_DEVICE static Chunk* waiting(Shared& shared, const SegmentJob& job, Column column, const Segment& segment,
-                                       std::uint32_t tile) {
+                                       int worker, std::uint32_t tile) {
     if constexpr (kInShared) {
-      return transposed(shared, segment, 0, tile);
+      return transposed(shared, segment, worker, tile);
     } else {
-      const std::uint64_t bytes = (static_cast<std::uint64_t>(job.layout.segment_bytes) + kTileBytes - 1) / kTileBytes *
-                                  kTileBytes;
-      std::byte* const at = job.private_tiles + (2ull * column.index + static_cast<std::uint64_t>(segment.parity())) * bytes;
-      return reinterpret_cast<Chunk*>(at) + tile * kTileChunks;
+      const std::uint64_t index = 2ull * column.index + static_cast<std::uint64_t>(segment.parity());
+      std::byte* const at = job.private_tiles + index * private_bytes(job.layout.segment_bytes);
+      return reinterpret_cast<Chunk*>(at) + own_place(tile, worker);
     }
+  }
+  /// Half of what a column needs of job.private_tiles.
+  SR_HOST_DEVICE static constexpr std::uint64_t private_bytes(std::uint32_t segment_bytes) {
+    constexpr std::uint64_t kStep = kWorkers * kTileBytes;
+    return (segment_bytes + kStep - 1) / kStep * kStep;
   }
   /// The first tile of a worker and so all: first, first + kWorkers, ... The last tile of the segment is worker 0's.
   SR_HOST_DEVICE static std::uint32_t first_tile(const Shape& shape, int worker) {
@@ -197,7 +214,7 @@ struct ChachaBody {
                                              block.words[4 * c + 3]}};
         }
       });
-      Chunk* const plain = kOpen ? waiting(shared, job, column, segment, tile) : nullptr;
+      Chunk* const plain = kOpen ? waiting(shared, job, column, segment, worker, tile) : nullptr;
       warp.step([&](int lane) {
         cipher_tile(job, segment, prep, tile, lane, stream, plain, registers.data[lane].chunk, registers.sum[lane]);
       });
@@ -256,7 +273,7 @@ struct ChachaBody {
     const int worker = warp.index();
     constexpr bool kReads = Config::kCombine != CombineKind::replace;
     for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles; tile += kWorkers) {
-      const Chunk* const plain = waiting(shared, job, column, segment, tile);
+      const Chunk* const plain = waiting(shared, job, column, segment, worker, tile);
       const int origin = static_cast<int>(tile * kTileChunks - 4 * segment.shape.pad_rows);
       warp.step([&](int lane) {
         Chunk mine[4] = {};
@@ -406,18 +423,23 @@ struct ChachaBody {
       });
       prepare_batch(warp, shared, job, op, key, column, count, 0);
     });
-    for (std::uint32_t i = 0; count > 0 && i < count + kLast; ++i) {
+    for (std::uint32_t i = 0; count > 0 && i < count + (kOpen ? kDepth : 1); ++i) {
       block.phase([&](Warp& warp) {
         if (warp.index() < kWorkers) {
           if constexpr (kOpen) {
-            if (i >= 2 && shared.accepted[i & 1u] != 0)
-              combine_segment(warp, shared, job, column, segment_of(job, column, i - 2));
+            if (i >= kDepth && shared.accepted[i % kDepth] != 0)
+              combine_segment(warp, shared, job, column, segment_of(job, column, i - kDepth));
           }
           if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i));
         } else {
-          if (i >= 1 && i <= count) finish_segment(warp, shared, job, op, segment_of(job, column, i - 1));
+          if (kDepth == 2 && i >= 1 && i <= count)
+            finish_segment(warp, shared, job, op, segment_of(job, column, i - 1));
           if (i % kBatch == 0) prepare_batch(warp, shared, job, op, key, column, count, i + kBatch);
         }
+      });
+      if (kDepth == 2 || i >= count) continue;
+      block.phase([&](Warp& warp) {
+        if (warp.index() == kWorkers) finish_segment(warp, shared, job, op, segment_of(job, column, i));
       });
     }
   }

@@ -1,0 +1,30 @@
+// The open kernels of one combine. The first that a segment fits into is preferred.
+#pragma once
+
+#include "sealring/device/cuda/chacha_body.h"
+#include "sealring/device/cuda/kernel.h"
+
+namespace sealring::cuda {
+
+template <CombineKind kCombine, int kWorkers, int kBlocks, std::uint32_t kTile, int kDepth>
+void add_chacha_open_kernel(std::vector<KernelEntry>& list) {
+  using Body = ChachaBody<ChachaConfig<Direction::open, kWorkers, kBlocks, kTile, kCombine, kDepth>>;
+  constexpr std::uint32_t kLargest = kTile != 0 ? kTile : 1u << 30;
+  constexpr std::uint32_t kStep = kTile != 0 ? 0 : kWorkers * kTileBytes;
+  list.push_back(entry_of<Body>(Suite::chacha20_poly1305, kCombine, kLargest, kStep));
+}
+
+template <CombineKind kCombine>
+void add_chacha_open(std::vector<KernelEntry>& list) {
+  add_chacha_open_kernel<kCombine, 8, 3, 32768, 1>(list);
+  add_chacha_open_kernel<kCombine, 8, 2, 65536, 1>(list);
+  add_chacha_open_kernel<kCombine, 8, 3, 0, 2>(list);
+  if constexpr (kCombine == CombineKind::sum_f32) {  // to be measured
+    add_chacha_open_kernel<kCombine, 8, 2, 32768, 2>(list);
+    add_chacha_open_kernel<kCombine, 16, 1, 65536, 2>(list);
+    add_chacha_open_kernel<kCombine, 4, 4, 16384, 2>(list);
+    add_chacha_open_kernel<kCombine, 4, 5, 16384, 1>(list);
+  }
+}
+
+}  // namespace sealring::cuda

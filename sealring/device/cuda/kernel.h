@@ -1,0 +1,94 @@
+// From a body to a kernel: key and numbers from device state, the body, the wiping, and the epilogue.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "sealring/device/cuda/key_state.h"
+#include "sealring/device/cuda/kernel_list.h"
+#include "sealring/device/cuda/user_memory.h"
+
+namespace sealring::cuda {
+
+template <class Body>
+struct KernelShared {
+  typename Body::Shared body;
+  KeyWords key;
+  OpDescriptor op;
+  std::uint32_t last;
+};
+
+// The whole output of a failed op. [protocol A.5]
+__device__ inline void poison_output(const SegmentJob& job, const Chunk& pattern) {
+  const std::uint64_t bytes = payload_bytes_of(job);
+  const std::uint64_t chunks = bytes / 16;
+  for (std::uint64_t i = threadIdx.x; i < chunks; i += blockDim.x) store_any(job.combine.dst + i * 16, pattern);
+  if (threadIdx.x == 0) store_bytes(job.combine.dst + chunks * 16, pattern, static_cast<std::uint32_t>(bytes % 16));
+}
+
+template <class Body>
+__device__ inline void leave(const SegmentJob& job, KeyState& state, std::uint32_t descriptor, const Chunk& pattern,
+                             KernelShared<Body>& shared) {
+  OpDescriptor& op = state.descriptors[descriptor % kDescriptors];
+  if (threadIdx.x == 0) {
+    if (shared.op.status == 0 && shared.body.bad.refused != 0 &&
+        exchange_if(state.verdict, 0, status_of(Code::data_tag)) == 0)
+      state.bad_segment = shared.body.bad.first_segment;
+    __threadfence();  // this block's output and verdict, before it counts as out
+    shared.last = atomicAdd(&op.blocks_out, 1u) == gridDim.x - 1 ? 1u : 0u;
+    __threadfence();
+  }
+  // [protocol A.6] What held keys, powers and keystream is cleared.
+  std::uint32_t* const secrets = reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(&shared) +
+                                                                  Body::kSecretsFrom);
+  constexpr std::uint32_t kWords = (offsetof(KernelShared<Body>, op) - Body::kSecretsFrom) / 4;
+  __syncthreads();
+  for (std::uint32_t i = threadIdx.x; i < kWords; i += blockDim.x) secrets[i] = 0;
+  if (shared.last == 0) return;
+  const bool failed = shared.op.status != 0 || *static_cast<volatile std::uint32_t*>(&state.verdict) != 0;
+  if (failed && job.combine.dst != nullptr) poison_output(job, pattern);
+  __syncthreads();
+  if (threadIdx.x == 0) end_op(state, op);
+}
+
+template <class Body>
+__global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
+    segments_kernel(const SegmentJob job, KeyState* const state, const std::uint32_t descriptor,
+                    const Chunk pattern) {
+  extern __shared__ __align__(1024) unsigned char raw[];
+  KernelShared<Body>& shared = *reinterpret_cast<KernelShared<Body>*>(raw);
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();  // the prologue is done
+#endif
+  if (threadIdx.x == 0) {
+    shared.op = state->descriptors[descriptor % kDescriptors];
+    shared.body.bad = BadTag{};
+  }
+  __syncthreads();
+  if (shared.op.status == 0) {
+    if (threadIdx.x < sizeof(KeyWords) / 4)
+      reinterpret_cast<std::uint32_t*>(&shared.key)[threadIdx.x] =
+          reinterpret_cast<const std::uint32_t*>(&state->slots[shared.op.slot].words)[threadIdx.x];
+    __syncthreads();
+    DeviceBlock block;
+    Body::run(block, shared.body, job, shared.op.view, shared.key, Column{blockIdx.x, gridDim.x});
+  }
+  leave<Body>(job, *state, descriptor, pattern, shared);
+}
+
+/// The list entry of a body.
+template <class Body>
+KernelEntry entry_of(Suite suite, CombineKind combine, std::uint32_t segment_max, std::uint32_t private_step) {
+  KernelEntry out;
+  out.suite = suite;
+  out.direction = Body::kOpen ? Direction::open : Direction::seal;
+  out.combine = combine;
+  out.segment_max = segment_max;
+  out.private_step = private_step;
+  out.threads = Body::kThreads;
+  out.blocks = Body::kBlocks;
+  out.shared_bytes = sizeof(KernelShared<Body>);
+  out.kernel = reinterpret_cast<const void*>(&segments_kernel<Body>);
+  return out;
+}
+
+}  // namespace sealring::cuda

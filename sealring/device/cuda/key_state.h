@@ -1,0 +1,152 @@
+// Keys, epochs and numbers on the device: the one authority for them, for eager and for replayed ops alike.
+//
+// KeyState lies in private device memory (never a kernel argument, never constant memory). A prologue of one thread
+// reserves an op's numbers and writes its descriptor, which is all that the op's blocks read; the op's last block out
+// is its epilogue [protocol A.3, "On CUDA"]. The functions here run on the host too, where tests drive them.
+#pragma once
+
+#include <cstdint>
+
+#include "sealring/base/error.h"
+#include "sealring/device/cuda/segment_job.h"
+#include "sealring/wire/nonce_sequence.h"
+
+namespace sealring::cuda {
+
+inline constexpr std::uint32_t kSlots = 4;
+inline constexpr std::uint32_t kDescriptors = 64;
+
+enum class SlotState : std::uint32_t { empty = 0, live = 1, free = 2 };
+
+/// Epoch e lies in slot e mod 4.
+struct KeySlot {
+  Epoch epoch;
+  std::uint32_t state;
+  KeyWords words;
+  std::uint32_t canary;
+};
+SR_HOST_DEVICE constexpr std::uint32_t canary_of(Epoch epoch) { return 0x5EA1C0DEu ^ (epoch * 0x9E3779B9u); }
+
+enum class Numbers : std::uint32_t {
+  seal_next,  ///< the device decides: rotation, number, seq (what a captured graph replays)
+  open_next,  ///< the receiver's counters, which advance alike
+  seal_at,    ///< a permit of the host: must be the device's own next number
+  open_at,    ///< numbers that the host names; none is spent
+};
+
+struct OpRequest {
+  Numbers numbers = Numbers::seal_next;
+  std::uint32_t descriptor = 0;
+  std::uint32_t segments = 1;
+  std::uint64_t payload_bytes = 0;
+  Epoch epoch = 0;                 ///< *_at
+  std::uint64_t first_number = 0;  ///< *_at
+  std::uint64_t seq = 0;           ///< *_at
+};
+
+struct OpDescriptor {
+  OpView view;
+  std::uint32_t slot;
+  std::uint32_t status;       ///< a Code; 0: go
+  std::uint32_t holds;        ///< this op holds in_use
+  std::uint32_t frees;        ///< 1 + slot that its epilogue marks free
+  std::uint32_t blocks_out;
+};
+
+struct KeyState {
+  KeySlot slots[kSlots];
+  KeyBudget budget;
+  std::uint32_t in_use;
+  std::uint32_t verdict;      ///< a Code, sticky: the first error
+  std::uint32_t bad_segment;  ///< of the first DATA_TAG: place in its job
+  Epoch epoch;
+  std::uint64_t segments, bytes, ops;  ///< under the key of `epoch`
+  std::uint64_t seq;
+  OpDescriptor descriptors[kDescriptors];
+};
+
+/// Returns the old value.
+SR_HOST_DEVICE inline std::uint32_t exchange_if(std::uint32_t& at, std::uint32_t expected, std::uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  return atomicCAS(&at, expected, value);
+#else
+  const std::uint32_t old = at;
+  if (old == expected) at = value;
+  return old;
+#endif
+}
+
+SR_HOST_DEVICE constexpr std::uint32_t status_of(Code code) { return static_cast<std::uint32_t>(code); }
+
+SR_HOST_DEVICE inline bool slot_live(const KeyState& state, Epoch epoch) {
+  const KeySlot& slot = state.slots[epoch % kSlots];
+  return slot.state == static_cast<std::uint32_t>(SlotState::live) && slot.epoch == epoch &&
+         slot.canary == canary_of(epoch);
+}
+
+namespace key_state_internal {
+
+/// Rotation and limits of an op whose numbers the device gives out. [protocol A.3]
+SR_HOST_DEVICE inline std::uint32_t reserve(KeyState& state, const OpRequest& request, OpDescriptor& op) {
+  const KeyBudget& budget = state.budget;
+  const bool due = state.bytes >= budget.bytes_rotate || state.segments >= budget.segments_rotate ||
+                   state.ops >= budget.ops_rotate;
+  if (due && request.numbers != Numbers::seal_at) {
+    if (!slot_live(state, state.epoch + 1)) return status_of(Code::key_limit);
+    op.frees = 1 + state.epoch % kSlots;
+    state.epoch += 1;
+    state.segments = state.bytes = state.ops = 0;
+  }
+  if (!slot_live(state, state.epoch)) return status_of(Code::key_limit);
+  if (request.segments > budget.segments_max - state.segments || state.segments > budget.segments_max ||
+      request.payload_bytes > budget.bytes_max - state.bytes || state.bytes > budget.bytes_max)
+    return status_of(Code::key_limit);
+  if (request.numbers == Numbers::seal_at &&
+      (request.epoch != state.epoch || request.first_number != state.segments))
+    return status_of(Code::seq_reuse_guard);
+  op.view = OpView{state.epoch, state.segments,
+                   request.numbers == Numbers::seal_at ? request.seq : state.seq};
+  op.slot = state.epoch % kSlots;
+  // Reserve first, seal after.
+  state.segments += request.segments;
+  state.bytes += request.payload_bytes;
+  state.ops += 1;
+  state.seq += 1;
+  return 0;
+}
+
+}  // namespace key_state_internal
+
+/// The prologue: one thread, in stream order before the op's kernel. On any refusal the op seals nothing.
+SR_HOST_DEVICE inline void begin_op(KeyState& state, const OpRequest& request) {
+  OpDescriptor& op = state.descriptors[request.descriptor % kDescriptors];
+  op = OpDescriptor{};
+  op.status = state.verdict;
+  if (op.status != 0) return;
+  if (request.numbers == Numbers::open_at) {
+    op.status = slot_live(state, request.epoch) ? 0 : status_of(Code::key_limit);
+    op.view = OpView{request.epoch, request.first_number, request.seq};
+    op.slot = request.epoch % kSlots;
+  } else if (exchange_if(state.in_use, 0, 1) != 0) {
+    op.status = status_of(Code::seq_reuse_guard);
+  } else {
+    op.holds = 1;
+    op.status = key_state_internal::reserve(state, request, op);
+  }
+  if (op.status != 0) exchange_if(state.verdict, 0, op.status);
+}
+
+/// What the op's last block does when everybody else is out, but for the poisoning.
+SR_HOST_DEVICE inline void end_op(KeyState& state, OpDescriptor& op) {
+  op.blocks_out = 0;
+  if (op.frees != 0) state.slots[op.frees - 1].state = static_cast<std::uint32_t>(SlotState::free);
+  if (op.holds != 0) {
+    op.holds = 0;
+#if defined(__CUDA_ARCH__)
+    __threadfence();
+#endif
+    exchange_if(state.in_use, 1, 0);
+  }
+}
+
+}  // namespace sealring::cuda

@@ -1,0 +1,199 @@
+#include "sealring/device/cuda/launch.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "sealring/device/bulk_cipher.h"
+#include "sealring/device/cuda/errors.h"
+
+namespace sealring::cuda {
+namespace {
+
+// [protocol A.3] The prologue: its own launch of one thread. It lets the op's kernel be launched meanwhile; that one
+// waits for the end of this one before it reads anything.
+__global__ void prologue(KeyState* const state, const OpRequest request) {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+  begin_op(*state, request);
+}
+
+Chunk poison_pattern(DType dtype) {
+  Chunk out;
+  poison(dtype, {reinterpret_cast<std::byte*>(&out), sizeof out});
+  return out;
+}
+
+Result<void> check_aligned(const SegmentJob& job) {
+  if (job.wire == nullptr || reinterpret_cast<std::uintptr_t>(job.wire) % 16 != 0)
+    return fail(Code::invalid_argument, "device.cuda", "a wire buffer is not aligned to 16 bytes");
+  if (job.segments > 1 && job.layout.segment_bytes % 16 != 0)
+    return fail(Code::invalid_argument, "device.cuda", "a segment size is not a multiple of 16 bytes",
+                "choose segments of a multiple of 128 bytes");
+  return {};
+}
+
+}  // namespace
+
+DeviceKeyRing::~DeviceKeyRing() {
+  // [protocol A.6] Cleared before it is freed; nothing here can be reported.
+  const DeviceGuard guard(device_);
+  if (state_ != nullptr) {
+    cudaDeviceSynchronize();
+    cudaMemset(state_, 0, sizeof(KeyState));
+    cudaFree(state_);
+  }
+  if (private_tiles_ != nullptr) {
+    cudaMemset(private_tiles_, 0, private_bytes_);
+    cudaFree(private_tiles_);
+  }
+}
+
+Result<std::unique_ptr<DeviceKeyRing>> DeviceKeyRing::make(unsigned device, Suite suite, Epoch first_epoch,
+                                                           const KeyBudget& budget) {
+  const DeviceGuard guard(device);
+  std::unique_ptr<DeviceKeyRing> out(new DeviceKeyRing);
+  out->suite_ = suite;
+  out->device_ = device;
+  int value = 0;
+  SR_TRY(checked(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(device)), "query"));
+  out->multiprocessors_ = static_cast<unsigned>(value);
+  SR_TRY(checked(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
+                 "query"));
+  out->shared_max_ = static_cast<std::size_t>(value);
+  SR_TRY(checked(cudaMalloc(&out->state_, sizeof(KeyState)), "key state"));
+  KeyState state{};
+  state.budget = budget;
+  state.epoch = first_epoch;
+  SR_TRY(checked(cudaMemcpy(out->state_, &state, sizeof state, cudaMemcpyHostToDevice), "key state"));
+  return out;
+}
+
+Result<void> DeviceKeyRing::upload(Epoch epoch, const SecretBytes& key, const SecretBytes& iv) {
+  if (key.size() != suite_key_bytes(suite_) || iv.size() != kNonceBytes)
+    return fail(Code::invalid_argument, "device.load", "a key or its iv has the wrong size");
+  const DeviceGuard guard(device_);
+  KeySlot* const at = &state_->slots[epoch % kSlots];
+  SecretBytes copy(sizeof(KeySlot));
+  auto& slot = *reinterpret_cast<KeySlot*>(copy.data());
+  SR_TRY(checked(cudaMemcpy(&slot, at, sizeof slot, cudaMemcpyDeviceToHost), "key upload"));
+  if (slot.state == static_cast<std::uint32_t>(SlotState::live))
+    return fail(Code::invalid_argument, "device.load", "the slot of this epoch holds a live key");
+  slot = KeySlot{};
+  slot.epoch = epoch;
+  slot.canary = canary_of(epoch);
+  std::memcpy(slot.words.key, key.data(), key.size());
+  std::memcpy(slot.words.iv, iv.data(), iv.size());
+  SR_TRY(checked(cudaMemcpy(at, &slot, sizeof slot, cudaMemcpyHostToDevice), "key upload"));
+  const auto live = static_cast<std::uint32_t>(SlotState::live);  // last
+  return checked(cudaMemcpy(&at->state, &live, sizeof live, cudaMemcpyHostToDevice), "key upload");
+}
+
+Result<void> DeviceKeyRing::verdict(void* stream) const {
+  const DeviceGuard guard(device_);
+  const auto native = static_cast<cudaStream_t>(stream);
+  std::uint32_t words[2] = {};
+  static_assert(offsetof(KeyState, bad_segment) == offsetof(KeyState, verdict) + 4);
+  SR_TRY(checked(cudaMemcpyAsync(words, &state_->verdict, sizeof words, cudaMemcpyDeviceToHost, native), "verdict"));
+  SR_TRY(checked(cudaStreamSynchronize(native), "verdict"));
+  if (words[0] == 0) return {};
+  Error error;
+  error.code = static_cast<Code>(words[0]);
+  error.stage = "data.cuda";
+  error.what = error.code == Code::data_tag
+                   ? "a record is not authentic (segment " + std::to_string(words[1]) + " of its job)"
+                   : "the device refused an operation before it sealed anything";
+  return fail(std::move(error));
+}
+
+Result<void> DeviceKeyRing::reserve_private_tiles(std::uint64_t bytes) {
+  if (bytes <= private_bytes_) return {};
+  // Larger segments than ever before: ops in flight still use the old memory.
+  SR_TRY(checked(cudaDeviceSynchronize(), "private tiles"));
+  if (private_tiles_ != nullptr) {
+    cudaMemset(private_tiles_, 0, private_bytes_);
+    cudaFree(private_tiles_);
+  }
+  private_tiles_ = nullptr;
+  private_bytes_ = 0;
+  SR_TRY(checked(cudaMalloc(&private_tiles_, bytes), "private tiles"));
+  private_bytes_ = bytes;
+  return {};
+}
+
+Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction, OpRequest numbers, void* stream,
+                                    const KernelEntry* entry) {
+  const DeviceGuard guard(device_);
+  SR_TRY(check_aligned(given));
+  SegmentJob job = given;
+  const CombineOp& combine = job.combine;
+  const CombineKind kind = combine_kind(combine.redop, combine.dtype, combine.divisor);
+  const auto largest = static_cast<std::uint32_t>(std::min<std::uint64_t>(job.layout.segment_bytes, payload_bytes_of(job)));
+  if (entry == nullptr) entry = pick_kernel(kernel_list(), suite_, direction, kind, largest, shared_max_);
+  if (entry == nullptr)
+    return fail(Code::unsupported, "device.cuda", "no kernel for segments of " + std::to_string(largest) +
+                                                      " bytes of suite " + std::string(to_string(suite_)));
+  unsigned columns = std::min(job.segments, entry->blocks * multiprocessors_);
+  if (columns_ != 0) columns = std::min(columns, columns_);
+  if (entry->private_step != 0) {
+    const std::uint64_t half = (job.layout.segment_bytes + std::uint64_t{entry->private_step} - 1) /
+                               entry->private_step * entry->private_step;
+    SR_TRY(reserve_private_tiles(2 * half * columns));
+    job.private_tiles = private_tiles_;
+  }
+  numbers.descriptor = next_descriptor_++ % kDescriptors;
+  numbers.segments = job.segments;
+  numbers.payload_bytes = payload_bytes_of(job);
+  const auto native = static_cast<cudaStream_t>(stream);
+  prologue<<<1, 1, 0, native>>>(state_, numbers);
+  SR_TRY(checked(cudaGetLastError(), "prologue"));
+
+  Chunk pattern = poison_pattern(combine.dtype);
+  void* arguments[] = {&job, &state_, &numbers.descriptor, &pattern};
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(columns);
+  config.blockDim = dim3(entry->threads);
+  config.dynamicSmemBytes = entry->shared_bytes;
+  config.stream = native;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return checked(cudaLaunchKernelExC(&config, entry->kernel, arguments), "launch");
+}
+
+Result<void> prepare_device(unsigned device) {
+  int count = 0;
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  if (found == cudaErrorInsufficientDriver) return driver_too_old();
+  if (found != cudaSuccess || device >= static_cast<unsigned>(count))
+    return fail(Code::gpu_absent, "device.cuda",
+                "CUDA device " + std::to_string(device) + " was asked for, this process sees " + std::to_string(count) +
+                    (found == cudaSuccess ? "" : std::string(" (") + cudaGetErrorString(found) + ")"));
+  const DeviceGuard guard(device);
+  cudaDeviceProp properties{};
+  SR_TRY(checked(cudaGetDeviceProperties(&properties, static_cast<int>(device)), "query"));
+  for (const KernelEntry& entry : kernel_list()) {
+    cudaFuncAttributes attributes{};
+    const cudaError_t loaded = cudaFuncGetAttributes(&attributes, entry.kernel);
+    if (loaded == cudaErrorNoKernelImageForDevice || loaded == cudaErrorInvalidDeviceFunction) {
+      cudaGetLastError();
+      return wrong_architecture(properties);
+    }
+    SR_TRY(checked(loaded, "load"));
+    if (entry.shared_bytes > properties.sharedMemPerBlockOptin) continue;  // pick_kernel leaves it out
+    SR_TRY(checked(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(entry.shared_bytes)),
+                   "load"));
+    SR_TRY(checked(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                        cudaSharedmemCarveoutMaxShared),
+                   "load"));
+  }
+  return {};
+}
+
+}  // namespace sealring::cuda

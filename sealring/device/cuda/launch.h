@@ -1,0 +1,63 @@
+// The CUDA device below BulkCipher: keys in device memory, and ops enqueued on a stream whose numbers the device
+// gives out itself, so that they may be captured into a graph and replayed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "sealring/base/result.h"
+#include "sealring/base/secret.h"
+#include "sealring/device/cuda/kernel_list.h"
+#include "sealring/device/cuda/key_state.h"
+
+namespace sealring::cuda {
+
+/// The state of one key chain on one device: up to four epochs, counters, verdict. Cleared when destroyed, which waits
+/// for the device. Not thread-safe; the device itself refuses two ops at once (SEQ_REUSE_GUARD).
+class DeviceKeyRing {
+ public:
+  ~DeviceKeyRing();
+  DeviceKeyRing(const DeviceKeyRing&) = delete;
+  DeviceKeyRing& operator=(const DeviceKeyRing&) = delete;
+
+  /// `first_epoch` is the epoch of the first op. Errors: OUT_OF_MEMORY, CUDA.
+  static Result<std::unique_ptr<DeviceKeyRing>> make(unsigned device, Suite suite, Epoch first_epoch,
+                                                     const KeyBudget& budget);
+  /// Fills the slot epoch mod 4 and sets it live last. The slot must be empty or free. Errors: INVALID_ARGUMENT
+  /// (sizes; slot in use), CUDA.
+  Result<void> upload(Epoch epoch, const SecretBytes& key, const SecretBytes& iv);
+  /// The device's verdict, by an ordinary copy behind everything enqueued on `stream` (a cudaStream_t) so far.
+  Result<void> verdict(void* stream) const;
+
+  /// What an op does is in `job` and `numbers`; it joins the order of `stream`. `entry` null: the preferred kernel.
+  /// Errors: UNSUPPORTED (no kernel for this job), INVALID_ARGUMENT (alignment), OUT_OF_MEMORY, CUDA.
+  Result<void> enqueue(const SegmentJob& job, Direction direction, OpRequest numbers, void* stream,
+                       const KernelEntry* entry = nullptr);
+
+  Suite suite() const { return suite_; }
+  unsigned device() const { return device_; }
+  unsigned multiprocessors() const { return multiprocessors_; }
+  /// Limits an op's grid (0: as many blocks as fit).
+  void limit_columns(unsigned columns) { columns_ = columns; }
+  /// Tests: change one field of the state behind the product's back.
+  KeyState* state() const { return state_; }
+
+ private:
+  DeviceKeyRing() = default;
+  Result<void> reserve_private_tiles(std::uint64_t bytes);
+
+  Suite suite_ = Suite::chacha20_poly1305;
+  unsigned device_ = 0;
+  unsigned multiprocessors_ = 1;
+  unsigned columns_ = 0;
+  std::size_t shared_max_ = 0;
+  std::uint32_t next_descriptor_ = 0;
+  KeyState* state_ = nullptr;
+  std::byte* private_tiles_ = nullptr;
+  std::uint64_t private_bytes_ = 0;
+};
+
+/// Loads every kernel of this build and checks that the device can run them. Errors: GPU_ABSENT, GPU_UNSUPPORTED, CUDA.
+Result<void> prepare_device(unsigned device);
+
+}  // namespace sealring::cuda
