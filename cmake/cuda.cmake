@@ -1,0 +1,43 @@
+# The CUDA device: nvcc is called for each source itself, since CMake's own CUDA language knows only the toolkits that
+# are older than it.
+find_package(CUDAToolkit 12.3 REQUIRED)
+set(SEALRING_CUDA_ARCHITECTURES 90a CACHE STRING "compute capabilities to build for, e.g. 80;90a;100; one that ends \
+in +ptx is kept as PTX too")
+
+set(cuda_gencode)
+foreach(architecture ${SEALRING_CUDA_ARCHITECTURES})
+  string(REPLACE "+ptx" "" number ${architecture})
+  list(APPEND cuda_gencode -gencode=arch=compute_${number},code=sm_${number})
+  if(architecture MATCHES "ptx$")
+    list(APPEND cuda_gencode -gencode=arch=compute_${number},code=compute_${number})
+  endif()
+endforeach()
+list(JOIN SEALRING_CUDA_ARCHITECTURES " sm_" cuda_names)
+get_target_property(expected_include tl::expected INTERFACE_INCLUDE_DIRECTORIES)
+set(cuda_includes -I${CMAKE_CURRENT_SOURCE_DIR})
+foreach(folder ${expected_include})
+  if(NOT folder STREQUAL "/usr/include")
+    list(APPEND cuda_includes -isystem ${folder})
+  endif()
+endforeach()
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS sealring/device/cuda/*.cu)
+file(GLOB cuda_host_sources CONFIGURE_DEPENDS sealring/device/cuda/*.cc)
+foreach(source ${cuda_sources})
+  get_filename_component(name ${source} NAME)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.o)
+  add_custom_command(
+    OUTPUT ${object}
+    COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} -c ${source} -o ${object} -std=c++20 -O3
+            -lineinfo --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wno-unknown-pragmas ${cuda_gencode}
+            -Xptxas=-v -MD -MF ${object}.d ${cuda_includes} "-DSEALRING_CUDA_ARCHITECTURES=\"sm_${cuda_names}\""
+    DEPENDS ${source}
+    DEPFILE ${object}.d
+    VERBATIM
+    COMMENT "nvcc ${name}")
+  list(APPEND cuda_objects ${object})
+endforeach()
+file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
+target_sources(sealring_device PRIVATE ${cuda_objects} ${cuda_host_sources})
+sealring_drop_source(device sealring/device/cuda_absent.cc)
+target_link_libraries(sealring_device PUBLIC CUDA::cudart_static)
