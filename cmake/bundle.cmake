@@ -40,3 +40,9 @@ bundle_config(GTest "if(NOT TARGET GTest::gtest)
   add_subdirectory(\${bundle}/googletest \${CMAKE_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
 endif()
 ")
+
+# OpenSSL's headers, for a machine that has its library alone: -DOPENSSL_INCLUDE_DIR=$PWD/.bundle/openssl.
+find_path(openssl_parent openssl/evp.h REQUIRED)
+find_path(openssl_configuration openssl/configuration.h REQUIRED)
+file(COPY ${openssl_parent}/openssl DESTINATION ${bundle}/openssl)
+file(COPY ${openssl_configuration}/openssl DESTINATION ${bundle}/openssl)

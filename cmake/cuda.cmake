@@ -41,3 +41,6 @@ file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
 target_sources(sealring_device PRIVATE ${cuda_objects} ${cuda_host_sources})
 sealring_drop_source(device sealring/device/cuda_absent.cc)
 target_link_libraries(sealring_device PUBLIC CUDA::cudart_static)
+
+add_executable(gpu_bench bench/gpu/main.cc)
+target_link_libraries(gpu_bench PRIVATE sealring_device sealring_wire sealring_base CUDA::cudart_static)

@@ -83,6 +83,10 @@ SR_HOST_DEVICE inline Chunk reduce_by(const CombineOp& op, const Chunk& local, c
   return reduce<D, RedOp::sum>(local, received, op.divisor);
 }
 
+// Out of line: forty reductions, called from several places of a kernel.
+#if defined(__CUDACC__)
+__noinline__
+#endif
 SR_HOST_DEVICE inline Chunk reduce_any(const CombineOp& op, const Chunk& local, const Chunk& received) {
   switch (op.dtype) {
     case DType::f32: return reduce_by<DType::f32>(op, local, received);
