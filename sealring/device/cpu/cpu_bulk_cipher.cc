@@ -1,5 +1,5 @@
-// The bulk cipher of a CPU: vector AES where the processor has it, else one OpenSSL Aead a concurrent call, kept by
-// the key and used again.
+// The bulk cipher of a CPU: vector AES where the processor has it, else one OpenSSL Aead a concurrent call,
+// kept by the key and used again.
 //
 // open: OpenSSL releases plaintext before it has checked the tag, so a segment is decrypted into private
 // scratch of the calling thread, and only an accepted one is combined into the tensor (design decision 5).
@@ -244,8 +244,8 @@ class CpuBulkCipher final : public BulkCipher {
       const std::span<std::byte> plaintext = scratch(at.payload_bytes);
       Tag tag;
       std::memcpy(tag.data(), wire + at.payload_bytes, tag.size());
-      const Result<void> opened =
-          borrowed.open(job.first_number + k, std::as_bytes(std::span(aad)), {wire, at.payload_bytes}, tag, plaintext);
+      const Result<void> opened = borrowed.open(job.first_number + k, std::as_bytes(std::span(aad)),
+                                                {wire, at.payload_bytes}, tag, plaintext);
       if (!opened) return refused(job.context, job.context.segment + k);
       SR_TRY(combine_segment(job.combine, at, plaintext.data()));
     }
