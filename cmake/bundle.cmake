@@ -42,7 +42,6 @@ endif()
 ")
 
 # OpenSSL's headers, for a machine that has its library alone: -DOPENSSL_INCLUDE_DIR=$PWD/.bundle/openssl.
-find_path(openssl_parent openssl/evp.h REQUIRED)
-find_path(openssl_configuration openssl/configuration.h REQUIRED)
-file(COPY ${openssl_parent}/openssl DESTINATION ${bundle}/openssl)
-file(COPY ${openssl_configuration}/openssl DESTINATION ${bundle}/openssl)
+find_path(openssl_parent openssl/evp.h PATHS /usr/include REQUIRED)
+file(GLOB openssl_configuration ${openssl_parent}/openssl ${openssl_parent}/*-linux-gnu/openssl)
+file(COPY ${openssl_configuration} DESTINATION ${bundle}/openssl)

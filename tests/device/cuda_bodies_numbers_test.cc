@@ -1,0 +1,148 @@
+// Claim: the device's reservation of numbers follows protocol A.3: each number once, rotation by its own counters, limits
+//        and live slots before sealing, one op at a time, a sticky verdict; and the kernel choice is a pure function.
+// How: begin_op and end_op, which the prologue and epilogue run, are driven on the host.
+#include <gtest/gtest.h>
+
+#include "sealring/device/cuda/kernel_list.h"
+#include "sealring/device/cuda/key_state.h"
+
+namespace sealring::cuda {
+namespace {
+
+KeyState state_with(Epoch epochs, KeyBudget budget = {}) {
+  KeyState state{};
+  state.budget = budget;
+  for (Epoch e = 0; e < epochs; ++e) {
+    state.slots[e].epoch = e;
+    state.slots[e].state = static_cast<std::uint32_t>(SlotState::live);
+    state.slots[e].canary = canary_of(e);
+  }
+  return state;
+}
+
+OpRequest next(std::uint32_t segments, std::uint64_t bytes) {
+  OpRequest out;
+  out.segments = segments;
+  out.payload_bytes = bytes;
+  return out;
+}
+
+// Runs a whole op; gives its status.
+std::uint32_t run_op(KeyState& state, const OpRequest& request) {
+  begin_op(state, request);
+  OpDescriptor& op = state.descriptors[request.descriptor];
+  const std::uint32_t status = op.status;
+  end_op(state, op);
+  return status;
+}
+
+TEST(CudaBodiesNumbers, EachOpContinuesWhereTheLastEnded) {
+  KeyState state = state_with(2);
+  std::uint64_t expected = 0;
+  for (std::uint32_t n = 1; n < 50; ++n) {
+    ASSERT_EQ(run_op(state, next(n, 100 * n)), 0u);
+    ASSERT_EQ(state.descriptors[0].view.first_number, expected);
+    ASSERT_EQ(state.descriptors[0].view.seq, n - 1);
+    expected += n;
+  }
+  EXPECT_EQ(state.segments, expected);
+}
+
+TEST(CudaBodiesNumbers, RotationByBytesSegmentsAndOps) {
+  for (int which = 0; which < 3; ++which) {
+    KeyBudget budget;
+    if (which == 0) budget.bytes_rotate = 1000;
+    if (which == 1) budget.segments_rotate = 10;
+    if (which == 2) budget.ops_rotate = 2;
+    KeyState state = state_with(2, budget);
+    for (int op = 0; op < 4; ++op) {
+      ASSERT_EQ(run_op(state, next(5, 500)), 0u);
+      ASSERT_EQ(state.descriptors[0].view.epoch, static_cast<Epoch>(op / 2)) << which;
+      ASSERT_EQ(state.descriptors[0].view.first_number, op % 2 == 0 ? 0u : 5u);
+    }
+    EXPECT_EQ(state.slots[0].state, static_cast<std::uint32_t>(SlotState::free));
+    EXPECT_EQ(state.slots[1].state, static_cast<std::uint32_t>(SlotState::live));
+    // Epoch 2 has no key.
+    EXPECT_EQ(run_op(state, next(5, 500)), status_of(Code::key_limit));
+    EXPECT_EQ(state.epoch, 1u);
+  }
+}
+
+TEST(CudaBodiesNumbers, HardLimits) {
+  KeyBudget budget;
+  budget.segments_max = 10;
+  KeyState state = state_with(1, budget);
+  EXPECT_EQ(run_op(state, next(10, 1)), 0u);
+  EXPECT_EQ(run_op(state, next(1, 1)), status_of(Code::key_limit));
+  budget = {};
+  budget.bytes_max = 100;
+  state = state_with(1, budget);
+  EXPECT_EQ(run_op(state, next(1, 101)), status_of(Code::key_limit));
+  EXPECT_EQ(state.segments, 0u);
+}
+
+TEST(CudaBodiesNumbers, ASecondOpBeforeTheEndOfTheFirstIsRefusedAndLeavesItAlone) {
+  KeyState state = state_with(1);
+  OpRequest first = next(3, 3), second = next(3, 3);
+  second.descriptor = 1;
+  begin_op(state, first);
+  begin_op(state, second);
+  EXPECT_EQ(state.descriptors[0].status, 0u);
+  EXPECT_EQ(state.descriptors[1].status, status_of(Code::seq_reuse_guard));
+  EXPECT_EQ(state.segments, 3u);
+  end_op(state, state.descriptors[1]);  // the refused one gives nothing back that it does not hold
+  EXPECT_EQ(state.in_use, 1u);
+  end_op(state, state.descriptors[0]);
+  EXPECT_EQ(state.in_use, 0u);
+  EXPECT_EQ(run_op(state, first), status_of(Code::seq_reuse_guard));  // sticky
+}
+
+TEST(CudaBodiesNumbers, APermitMustBeTheDevicesOwnNextNumber) {
+  KeyState state = state_with(2);
+  OpRequest permit = next(4, 64);
+  permit.numbers = Numbers::seal_at;
+  permit.seq = 77;
+  EXPECT_EQ(run_op(state, permit), 0u);
+  EXPECT_EQ(state.descriptors[0].view.seq, 77u);
+  permit.first_number = 4;
+  EXPECT_EQ(run_op(state, permit), 0u);
+  KeyState other = state;
+  EXPECT_EQ(run_op(other, permit), status_of(Code::seq_reuse_guard));
+  other = state;
+  permit.first_number = 8;
+  permit.epoch = 1;
+  EXPECT_EQ(run_op(other, permit), status_of(Code::seq_reuse_guard));
+}
+
+TEST(CudaBodiesNumbers, ASlotWithoutLiveKeyOrWithABrokenCanaryIsRefused) {
+  KeyState state = state_with(1);
+  state.slots[0].canary ^= 1;
+  EXPECT_EQ(run_op(state, next(1, 1)), status_of(Code::key_limit));
+  state = state_with(1);
+  state.slots[0].epoch = 4;  // the right slot, another epoch
+  EXPECT_EQ(run_op(state, next(1, 1)), status_of(Code::key_limit));
+}
+
+TEST(CudaBodiesNumbers, TheFirstKernelThatFitsIsPicked) {
+  KernelEntry small, large, seal;
+  small.direction = large.direction = Direction::open;
+  small.segment_max = 32768;
+  small.shared_bytes = 50000;
+  large.segment_max = 65536;
+  large.shared_bytes = 100000;
+  seal.segment_max = 1u << 30;
+  const KernelEntry list[] = {small, large, seal};
+  const auto pick = [&](Direction direction, std::uint32_t segment, std::size_t shared) {
+    return pick_kernel(list, Suite::chacha20_poly1305, direction, CombineKind::replace, segment, shared);
+  };
+  EXPECT_EQ(pick(Direction::open, 32768, 232448), &list[0]);
+  EXPECT_EQ(pick(Direction::open, 32769, 232448), &list[1]);
+  EXPECT_EQ(pick(Direction::open, 65536, 99 << 10), &list[1]);
+  EXPECT_EQ(pick(Direction::open, 65536, 99999), nullptr);
+  EXPECT_EQ(pick(Direction::open, 65537, 232448), nullptr);
+  EXPECT_EQ(pick(Direction::seal, 1 << 20, 0), &list[2]);
+  EXPECT_EQ(pick_kernel(list, Suite::aes_256_gcm, Direction::seal, CombineKind::replace, 1, 1 << 20), nullptr);
+}
+
+}  // namespace
+}  // namespace sealring::cuda
