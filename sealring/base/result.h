@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <source_location>
 #include <sstream>
 #include <tl/expected.hpp>
 
@@ -26,10 +25,12 @@ inline tl::unexpected<Error> fail(Code code, std::string stage, std::string what
 }
 
 namespace internal {
+// The built-ins stand for std::source_location, which clang 14 does not find in libstdc++ 12.
 [[noreturn]] inline void check_failed(const char* condition, const std::string& values,
-                                      std::source_location where = std::source_location::current()) {
-  std::fprintf(stderr, "SR_CHECK failed: %s%s%s at %s:%u in %s\n", condition, values.empty() ? "" : ": ",
-               values.c_str(), where.file_name(), static_cast<unsigned>(where.line()), where.function_name());
+                                      const char* file = __builtin_FILE(), int line = __builtin_LINE(),
+                                      const char* function = __builtin_FUNCTION()) {
+  std::fprintf(stderr, "SR_CHECK failed: %s%s%s at %s:%d in %s\n", condition, values.empty() ? "" : ": ",
+               values.c_str(), file, line, function);
   std::abort();
 }
 template <class... Values>
