@@ -20,7 +20,8 @@ Result<Bytes> from_hex(std::string_view text) {
     if (c >= 'A' && c <= 'F') return c - 'A' + 10;
     return -1;
   };
-  if (text.size() % 2 != 0) return fail(Code::malformed, "bytes.hex", "a hex text has an odd number of digits");
+  if (text.size() % 2 != 0)
+    return fail(Code::malformed, "bytes.hex", "a hex text has an odd number of digits");
   Bytes out(text.size() / 2);
   for (std::size_t i = 0; i < out.size(); ++i) {
     const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);

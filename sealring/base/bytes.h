@@ -26,7 +26,8 @@ Result<Bytes> from_hex(std::string_view text);
 
 template <std::unsigned_integral T>
 void store_be(std::byte* out, T value) {
-  for (std::size_t i = 0; i < sizeof(T); ++i) out[i] = static_cast<std::byte>(value >> (8 * (sizeof(T) - 1 - i)));
+  for (std::size_t i = 0; i < sizeof(T); ++i)
+    out[i] = static_cast<std::byte>(value >> (8 * (sizeof(T) - 1 - i)));
 }
 template <std::unsigned_integral T>
 T load_be(const std::byte* in) {
@@ -55,8 +56,8 @@ class ByteWriter {
   Bytes bytes_;
 };
 
-/// Reads a fixed layout from foreign bytes. A read past the end sets failed() and gives zeros; check once at the end
-/// with finish(), which also demands that every byte was consumed.
+/// Reads a fixed layout from foreign bytes. A read past the end sets failed() and gives zeros; check once at
+/// the end with finish(), which also demands that every byte was consumed.
 class ByteReader {
  public:
   explicit ByteReader(ByteView bytes) : bytes_(bytes) {}

@@ -26,10 +26,14 @@ LogState& state() {
 
 spdlog::level::level_enum level_of(LogLevel level) {
   switch (level) {
-    case LogLevel::debug: return spdlog::level::debug;
-    case LogLevel::info: return spdlog::level::info;
-    case LogLevel::warning: return spdlog::level::warn;
-    case LogLevel::error: return spdlog::level::err;
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::warning:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }
@@ -51,7 +55,8 @@ std::string json_text(std::string_view text) {
 }
 
 void make_logger(LogState& log_state, std::string_view format) {
-  auto logger = std::make_shared<spdlog::logger>("sealring", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger =
+      std::make_shared<spdlog::logger>("sealring", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   log_state.json = format == "json";
   logger->set_pattern(log_state.json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})"
                                      : "%Y-%m-%d %H:%M:%S.%e sealring %l %v");

@@ -1,4 +1,5 @@
-// Log lines on standard error: text, or one JSON object a line with SEALRING_LOG=json. spdlog stays behind this.
+// Log lines on standard error: text, or one JSON object a line with SEALRING_LOG=json. spdlog stays behind
+// this.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,16 @@ namespace sealring {
 
 enum class LogLevel { debug, info, warning, error };
 
-/// Fields are public values only: a secret has no way into a std::string here (SecretBytes has no conversion).
+/// Fields are public values only: a secret has no way into a std::string here (SecretBytes has no
+/// conversion).
 using LogFields = std::vector<std::pair<std::string, std::string>>;
 
 /// Sets the local rank that every line carries, and the format: "text" (default), "json", "off", or "debug".
 void log_setup(std::string_view format, int rank);
 void log(LogLevel level, std::string_view event, const LogFields& fields = {});
 
-/// At most `per_second` lines a second for lines that strangers can cause; the next line says how many were left out.
+/// At most `per_second` lines a second for lines that strangers can cause; the next line says how many were
+/// left out.
 class LogLimiter {
  public:
   explicit LogLimiter(std::uint32_t per_second) : per_second_(per_second) {}

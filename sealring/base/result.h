@@ -44,9 +44,9 @@ std::string check_values(const Values&... values) {
 }  // namespace sealring
 
 // Programmer errors: always on, aborts. Further arguments are printed: SR_CHECK(a <= b, "a", a, "b", b).
-#define SR_CHECK(condition, ...)                                                                        \
-  do {                                                                                                  \
-    if (!(condition)) [[unlikely]]                                                                      \
+#define SR_CHECK(condition, ...)                                                                       \
+  do {                                                                                                 \
+    if (!(condition)) [[unlikely]]                                                                     \
       ::sealring::internal::check_failed(#condition, ::sealring::internal::check_values(__VA_ARGS__)); \
   } while (false)
 
@@ -55,13 +55,13 @@ std::string check_values(const Values&... values) {
 //   SR_TRY(auto key, KeyFile::read(path)) binds the value. An expression with a bare comma needs parentheses.
 #define SR_TRY(...) SR_TRY_PICK_(__VA_ARGS__, SR_TRY_BIND_, SR_TRY_VOID_)(__VA_ARGS__)
 #define SR_TRY_PICK_(a, b, name, ...) name
-#define SR_TRY_VOID_(expr)                                                                            \
-  do {                                                                                                \
+#define SR_TRY_VOID_(expr)                                                                             \
+  do {                                                                                                 \
     if (auto sr_result_ = (expr); !sr_result_) return ::tl::unexpected(std::move(sr_result_).error()); \
   } while (false)
 #define SR_TRY_BIND_(declaration, expr) SR_TRY_BIND2_(declaration, expr, __COUNTER__)
 #define SR_TRY_BIND2_(declaration, expr, id) SR_TRY_BIND3_(declaration, expr, id)
-#define SR_TRY_BIND3_(declaration, expr, id)                                    \
-  auto sr_result_##id = (expr);                                                 \
+#define SR_TRY_BIND3_(declaration, expr, id)                                       \
+  auto sr_result_##id = (expr);                                                    \
   if (!sr_result_##id) return ::tl::unexpected(std::move(sr_result_##id).error()); \
   declaration = *std::move(sr_result_##id)

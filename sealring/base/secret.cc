@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kGrain = 64;
 constexpr std::size_t kRegionBytes = 64 * 1024;
 
-/// Regions of anonymous memory, cut into size classes of kGrain bytes; freed cells are wiped and reused. Regions stay
-/// mapped for the life of the process: secrets are few and small. [protocol A.6]
+/// Regions of anonymous memory, cut into size classes of kGrain bytes; freed cells are wiped and reused.
+/// Regions stay mapped for the life of the process: secrets are few and small. [protocol A.6]
 class Arena {
  public:
   std::byte* allocate(std::size_t bytes) {

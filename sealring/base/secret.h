@@ -1,7 +1,8 @@
 // SecretBytes: memory for keys, chain values and shared secrets.
 //
-// The memory comes from an arena of its own: never dumped, wiped in a forked child, locked where the limit allows,
-// zeroed before it is given back (protocol A.6). No stream operator, no comparison but the constant-time one.
+// The memory comes from an arena of its own: never dumped, wiped in a forked child, locked where the limit
+// allows, zeroed before it is given back (protocol A.6). No stream operator, no comparison but the
+// constant-time one.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +44,8 @@ void secure_wipe(std::span<std::byte> memory) noexcept;
 /// Equal in time that depends on the sizes alone. Different sizes: false.
 bool constant_time_equal(ByteView a, ByteView b) noexcept;
 
-/// RLIMIT_CORE 0 for this process, and with `undumpable` PR_SET_DUMPABLE 0 (it breaks passing descriptors between
-/// processes, so only for identity tee or SEALRING_HARDEN=1).
+/// RLIMIT_CORE 0 for this process, and with `undumpable` PR_SET_DUMPABLE 0 (it breaks passing descriptors
+/// between processes, so only for identity tee or SEALRING_HARDEN=1).
 void harden_process(bool undumpable) noexcept;
 
 }  // namespace sealring

@@ -3,8 +3,8 @@
 
 namespace sealring {
 
-/// On CUDA, `native` is the cudaStream_t whose order the call joins. On a CPU it is null and work is done when the
-/// call returns. Not owned.
+/// On CUDA, `native` is the cudaStream_t whose order the call joins. On a CPU it is null and work is done
+/// when the call returns. Not owned.
 struct Stream {
   void* native = nullptr;
 };

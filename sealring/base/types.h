@@ -1,4 +1,5 @@
-// The vocabulary that every layer shares: suites, operations, reductions, element types, algorithms, key kinds.
+// The vocabulary that every layer shares: suites, operations, reductions, element types, algorithms, key
+// kinds.
 //
 // The numbers go into authenticated data (docs/wire-format.md): assigned once, never reused.
 #pragma once
@@ -36,23 +37,53 @@ enum class Suite : std::uint16_t {
 };
 
 enum class Op : std::uint8_t {
-  all_reduce = 1, reduce_scatter = 2, all_gather = 3, broadcast = 4, barrier = 5, send = 6,
-  all_to_all = 7, reduce = 8, gather = 9, scatter = 10,
+  all_reduce = 1,
+  reduce_scatter = 2,
+  all_gather = 3,
+  broadcast = 4,
+  barrier = 5,
+  send = 6,
+  all_to_all = 7,
+  reduce = 8,
+  gather = 9,
+  scatter = 10,
 };
 
 enum class RedOp : std::uint8_t { none = 0, sum = 1, avg = 2, premul_sum = 3, min = 4, max = 5, product = 6 };
 
 enum class DType : std::uint8_t {
-  f32 = 1, f64 = 2, f16 = 3, bf16 = 4, i8 = 5, i32 = 6, i64 = 7, u8 = 8, boolean = 9, i16 = 10,
+  f32 = 1,
+  f64 = 2,
+  f16 = 3,
+  bf16 = 4,
+  i8 = 5,
+  i32 = 6,
+  i64 = 7,
+  u8 = 8,
+  boolean = 9,
+  i16 = 10,
 };
 
-enum class Algorithm : std::uint8_t { ring = 1, one_hop = 2, one_shot = 3, ring_forward = 4, tree = 5, direct = 6 };
+enum class Algorithm : std::uint8_t {
+  ring = 1,
+  one_hop = 2,
+  one_shot = 3,
+  ring_forward = 4,
+  tree = 5,
+  direct = 6
+};
 
 /// What a key or a connection is for; one key belongs to exactly one kind (protocol A.3).
 enum class Kind : std::uint8_t { pair = 1, p2p = 2, ctl = 3, conn = 4, sender = 5 };
 
 /// Where a rank's identity comes from (protocol A.1).
-enum class IdentityKind : std::uint8_t { job_key = 1, tee = 2, tee_job_key = 3, simulated_tee = 0xF0, study = 0xF1 };
+enum class IdentityKind : std::uint8_t {
+  job_key = 1,
+  tee = 2,
+  tee_job_key = 3,
+  simulated_tee = 0xF0,
+  study = 0xF1
+};
 
 /// Bytes of one element.
 std::uint32_t dtype_bytes(DType dtype);

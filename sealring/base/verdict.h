@@ -14,8 +14,8 @@ namespace sealring {
 /// One object a session, shared by its channels, control plane and communicators. Thread-safe.
 class Verdict {
  public:
-  /// True when this call set the error: the caller is then the one who starts the teardown. Callbacks run here, in
-  /// the calling thread, outside the lock, in the order in which they were added.
+  /// True when this call set the error: the caller is then the one who starts the teardown. Callbacks run
+  /// here, in the calling thread, outside the lock, in the order in which they were added.
   bool set(Error error);
   bool dead() const { return dead_.load(std::memory_order_acquire); }
   /// The first error; nullopt while alive.

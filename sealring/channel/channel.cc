@@ -32,8 +32,12 @@ class MoveBuilder {
       sends_.push_back({channel_.stream(move.peers[0], kind), plain_sources_.back().get()});
       return;
     }
-    SealedMove sealed{&line.key(), std::move(permit), first_context(move.step, move.elements, move.element_offset, kind),
-                      layout(move.elements), move.data, move.scale};
+    SealedMove sealed{&line.key(),
+                      std::move(permit),
+                      first_context(move.step, move.elements, move.element_offset, kind),
+                      layout(move.elements),
+                      move.data,
+                      move.scale};
     sealed.context.epoch = line.key().epoch();
     sealed.context.sender = channel_.members_[channel_.rank_];
     sealed.context.receiver = move.multicast ? kMulticast : channel_.members_[move.peers[0]];
@@ -43,7 +47,8 @@ class MoveBuilder {
       return;
     }
     const std::uint64_t wire_bytes = channel_.config_.segment_bytes + kTagBytes;
-    round_segments_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, MulticastRecord::kRoundBytesMax / wire_bytes));
+    round_segments_ =
+        static_cast<std::uint32_t>(std::max<std::uint64_t>(1, MulticastRecord::kRoundBytesMax / wire_bytes));
     records_.push_back(std::make_unique<MulticastRecord>(tools_, std::move(sealed), round_segments_));
     for (const Rank peer : move.peers) {
       multicasts_.push_back(std::make_unique<MulticastSource>(*records_.back()));
@@ -72,7 +77,8 @@ class MoveBuilder {
     }
   }
 
-  OpenedMove opened(const IncomingMove& move, Kind kind, const KeyLine& line, std::uint64_t first_number) const {
+  OpenedMove opened(const IncomingMove& move, Kind kind, const KeyLine& line,
+                    std::uint64_t first_number) const {
     OpenedMove out;
     out.key = &line.key();
     out.first_number = first_number;
@@ -91,19 +97,21 @@ class MoveBuilder {
     return out;
   }
 
-  /// Runs to the end; in rounds where a record goes to several peers, so that its ciphertext need not be kept whole.
+  /// Runs to the end; in rounds where a record goes to several peers, so that its ciphertext need not be kept
+  /// whole.
   Result<void> run() {
     const std::uint64_t start_ns = now_ns();
     const std::uint64_t crypto_before_ns = crypto_ns();
     Stream cpu;
-    for (std::uint32_t end = round_segments_; ; end += round_segments_) {
+    for (std::uint32_t end = round_segments_;; end += round_segments_) {
       const bool last = set_limits(end);
       SR_TRY(channel_.transport_.exchange(sends_, recvs_, cpu, deadline_));
       if (last) break;
       for (auto& record : records_) record->next_round();
     }
     const std::uint64_t total_ns = now_ns() - start_ns, crypto = crypto_ns() - crypto_before_ns;
-    channel_.counters_.wire_ns.fetch_add(total_ns > crypto ? total_ns - crypto : 0, std::memory_order_relaxed);
+    channel_.counters_.wire_ns.fetch_add(total_ns > crypto ? total_ns - crypto : 0,
+                                         std::memory_order_relaxed);
     return {};
   }
 
@@ -136,7 +144,8 @@ class MoveBuilder {
     return RecordLayout::of(elements * dtype_bytes(op_.dtype), channel_.config_.segment_bytes);
   }
 
-  RecordContext first_context(std::uint16_t step, std::uint64_t elements, std::uint64_t offset, Kind kind) const {
+  RecordContext first_context(std::uint16_t step, std::uint64_t elements, std::uint64_t offset,
+                              Kind kind) const {
     RecordContext context = channel_.context(op_);
     context.step = step;
     context.segments = layout(elements).segments();
@@ -161,7 +170,8 @@ class MoveBuilder {
   std::vector<Recv> recvs_;
 };
 
-Channel::Channel(ChannelConfig config, GroupKeys& keys, BulkCipher& cipher, Transport& transport, Verdict& verdict)
+Channel::Channel(ChannelConfig config, GroupKeys& keys, BulkCipher& cipher, Transport& transport,
+                 Verdict& verdict)
     : config_(config),
       cipher_(cipher),
       transport_(transport),
@@ -232,7 +242,8 @@ Result<void> Channel::begin(const OpInfo& op, const OpTotals& totals) {
       if (i == rank_) {
         SR_TRY(sender_[i].permit, senders_[i]->take(totals.sender[i].segments, totals.sender[i].bytes));
       } else {
-        SR_TRY(sender_[i].next_number, senders_[i]->advance(totals.sender[i].segments, totals.sender[i].bytes));
+        SR_TRY(sender_[i].next_number,
+               senders_[i]->advance(totals.sender[i].segments, totals.sender[i].bytes));
       }
       note_epoch(*senders_[i]);
     }
@@ -248,8 +259,8 @@ Result<void> Channel::begin(const OpInfo& op, const OpTotals& totals) {
   return {};
 }
 
-Result<void> Channel::exchange(std::span<const OutgoingMove> out, std::span<const IncomingMove> in, bool ordered,
-                               Deadline deadline) {
+Result<void> Channel::exchange(std::span<const OutgoingMove> out, std::span<const IncomingMove> in,
+                               bool ordered, Deadline deadline) {
   MoveBuilder builder(*this, op_, deadline);
   const auto segments_of = [this](std::uint64_t elements) {
     return RecordLayout::of(elements * dtype_bytes(op_.dtype), config_.segment_bytes).segments();
@@ -298,7 +309,8 @@ Result<void> Channel::recv(const OpInfo& op, const IncomingMove& move, Deadline 
   if (verdict_.dead()) return fail(*verdict_.error());
   KeyLine& line = *peers_[move.peer].p2p_in;
   const std::uint64_t bytes = move.elements * dtype_bytes(op.dtype);
-  SR_TRY(const std::uint64_t first, line.advance(RecordLayout::of(bytes, config_.segment_bytes).segments(), bytes));
+  SR_TRY(const std::uint64_t first,
+         line.advance(RecordLayout::of(bytes, config_.segment_bytes).segments(), bytes));
   MoveBuilder builder(*this, op, deadline);
   builder.add(move, Kind::p2p, line, first);
   return builder.run();
@@ -317,7 +329,8 @@ Result<Rank> Channel::wait_any(std::uint64_t payload_bytes, Deadline deadline) {
   }
   // [protocol A.4] from the first pair whose p2p stream has a whole first segment.
   const std::uint64_t first = std::min<std::uint64_t>(payload_bytes, config_.segment_bytes) + kTagBytes;
-  SR_TRY(const std::size_t index, transport_.wait_readable(streams, static_cast<std::size_t>(first), deadline));
+  SR_TRY(const std::size_t index,
+         transport_.wait_readable(streams, static_cast<std::size_t>(first), deadline));
   return ranks[index];
 }
 

@@ -1,12 +1,14 @@
-// Channel: one group's sealed exchange. Session keys, numbers, the device's cipher and the transport meet here, and
-// only here.
+// Channel: one group's sealed exchange. Session keys, numbers, the device's cipher and the transport meet
+// here, and only here.
 //
-// A caller (the executor) says what an op is, reserves its numbers with begin(), then moves memory with exchange(),
-// step by step. Plaintext goes in, plaintext comes out; what the transport sees is ciphertext||tag.
+// A caller (the executor) says what an op is, reserves its numbers with begin(), then moves memory with
+// exchange(), step by step. Plaintext goes in, plaintext comes out; what the transport sees is
+// ciphertext||tag.
 //
-// Flow of one segment: user memory -> [scale] -> seal -> wire buffer -> transport -> staging -> open -> private scratch
-// -> combine -> user memory. Sealing of segment k+1 overlaps the wire of segment k, because sources seal when the
-// transport asks for the next piece.
+// Flow of one segment: user memory -> [scale] -> seal -> wire buffer -> transport -> staging -> open ->
+// private scratch
+// -> combine -> user memory. Sealing of segment k+1 overlaps the wire of segment k, because sources seal when
+// the transport asks for the next piece.
 #pragma once
 
 #include <array>
@@ -57,8 +59,9 @@ struct IncomingMove {
   std::uint64_t element_offset = 0;
   const std::byte* local = nullptr;  ///< null: replace
   double local_scale = 1.0;
-  std::uint32_t divisor = 1;   ///< avg's last hop
-  std::uint64_t position = 0;  ///< multicast: index of its first segment among those the peer seals in this op
+  std::uint32_t divisor = 1;  ///< avg's last hop
+  std::uint64_t position =
+      0;  ///< multicast: index of its first segment among those the peer seals in this op
 };
 
 /// What an op seals under each key, known alike to both ends. Index: group rank; mine is unused in to/from.
@@ -91,8 +94,9 @@ struct ChannelCounters {
   std::atomic<Epoch> epoch{0};
 };
 
-/// Collectives (begin, exchange) come from one thread, one op at a time. Each direction of point-to-point comes from a
-/// thread of its own. Any error is final for the session: the caller sets the verdict, poisons and ends.
+/// Collectives (begin, exchange) come from one thread, one op at a time. Each direction of point-to-point
+/// comes from a thread of its own. Any error is final for the session: the caller sets the verdict, poisons
+/// and ends.
 class Channel {
  public:
   /// Takes the pair, p2p and sender chains of `keys`. The cipher, transport and verdict outlive it.
@@ -107,19 +111,21 @@ class Channel {
   /// Starts a collective: reserves every number that it will use, before its first byte [protocol A.3].
   /// Errors: KEY_LIMIT; the first error of a dead session. Nothing was sealed then.
   Result<void> begin(const OpInfo& op, const OpTotals& totals);
-  /// Runs the moves of one step. `ordered`: receives with the same dst are summed with `local` in group rank order, in
-  /// fp32 for 16-bit types, rounded once.
-  /// Errors: DATA_TAG, TIMEOUT, PEER_LOST, ABORTED. What was combined before the error stays: the caller poisons.
+  /// Runs the moves of one step. `ordered`: receives with the same dst are summed with `local` in group rank
+  /// order, in fp32 for 16-bit types, rounded once. Errors: DATA_TAG, TIMEOUT, PEER_LOST, ABORTED. What was
+  /// combined before the error stays: the caller poisons.
   Result<void> exchange(std::span<const OutgoingMove> out, std::span<const IncomingMove> in, bool ordered,
                         Deadline deadline);
   /// One point-to-point message; `op.seq` counts per direction.
   Result<void> send(const OpInfo& op, const OutgoingMove& move, Deadline deadline);
   Result<void> recv(const OpInfo& op, const IncomingMove& move, Deadline deadline);
-  /// The group rank whose next message of `bytes` payload has wholly or, when longer, in its first segment arrived.
+  /// The group rank whose next message of `bytes` payload has wholly or, when longer, in its first segment
+  /// arrived.
   Result<Rank> wait_any(std::uint64_t payload_bytes, Deadline deadline);
 
   const ChannelCounters& counters() const { return counters_; }
-  /// Erase keys, each from the thread that uses them: those of collectives, those of one point-to-point direction.
+  /// Erase keys, each from the thread that uses them: those of collectives, those of one point-to-point
+  /// direction.
   void wipe_collective() noexcept;
   void wipe_direction(Rank peer, bool outgoing) noexcept;
 
@@ -145,10 +151,10 @@ class Channel {
   Suite suite_;
   std::array<std::byte, 32> group_id_{};
   std::array<std::byte, 64> th3_{};
-  std::vector<PeerLines> peers_;                    // by group rank
-  std::vector<std::unique_ptr<KeyLine>> senders_;   // by group rank
+  std::vector<PeerLines> peers_;                   // by group rank
+  std::vector<std::unique_ptr<KeyLine>> senders_;  // by group rank
   OpInfo op_;
-  std::vector<Reserved> to_, from_, sender_;        // of the op in progress
+  std::vector<Reserved> to_, from_, sender_;  // of the op in progress
   std::unique_ptr<WorkerPool> workers_;
   ChannelCounters counters_;
 };

@@ -18,8 +18,8 @@ std::string joined(const std::vector<Rank>& ranks) {
 }
 
 /// Another rank's note, if one was posted.
-Result<void> look_for_notes(Store& store, const std::string& prefix, Rank me, const std::vector<Rank>& members,
-                            std::uint16_t world) {
+Result<void> look_for_notes(Store& store, const std::string& prefix, Rank me,
+                            const std::vector<Rank>& members, std::uint16_t world) {
   for (const Rank rank : members) {
     if (rank == me) continue;
     SR_TRY(const auto bytes, store.try_get(fmt::format("{}/note/{}", prefix, rank)));
@@ -104,8 +104,8 @@ std::vector<Rank> all_ranks(std::uint16_t world) {
   return out;
 }
 
-Result<std::vector<std::string>> collect_addresses(Store& store, const std::string& prefix, std::uint16_t world,
-                                                   Deadline deadline) {
+Result<std::vector<std::string>> collect_addresses(Store& store, const std::string& prefix,
+                                                   std::uint16_t world, Deadline deadline) {
   constexpr std::size_t kAddressBytesMax = 256;
   std::vector<std::string> out(world);
   for (Rank rank = 0; rank < world; ++rank) {
@@ -114,7 +114,8 @@ Result<std::vector<std::string>> collect_addresses(Store& store, const std::stri
       SR_TRY(const auto bytes, store.try_get(fmt::format("{}/address/{}", prefix, rank)));
       if (bytes) {
         if (bytes->size() > kAddressBytesMax) {
-          return fail(Code::malformed, "handshake.address", fmt::format("rank {}'s address is too long", rank));
+          return fail(Code::malformed, "handshake.address",
+                      fmt::format("rank {}'s address is too long", rank));
         }
         out[rank].assign(reinterpret_cast<const char*>(bytes->data()), bytes->size());
         break;
@@ -131,9 +132,11 @@ Result<std::vector<std::string>> collect_addresses(Store& store, const std::stri
 }  // namespace
 
 Result<Established> establish_world(const HandshakeConfig& config, const Identity& identity, Store& store,
-                                    const std::string& prefix, const std::string& address, Deadline deadline) {
+                                    const std::string& prefix, const std::string& address,
+                                    Deadline deadline) {
   SR_TRY(const std::int64_t arrivals, store.add(prefix + "/arrivals", 1));
-  if (arrivals < 1) return fail(Code::store, "handshake.arrivals", "the store's arrival counter is not a count");
+  if (arrivals < 1)
+    return fail(Code::store, "handshake.arrivals", "the store's arrival counter is not a count");
   Established out;
   out.prefix = fmt::format("{}/{}", prefix, (arrivals - 1) / config.world);
   SR_TRY(store.set(fmt::format("{}/address/{}", out.prefix, config.rank), as_bytes(address)));
@@ -150,8 +153,9 @@ Result<Established> establish_world(const HandshakeConfig& config, const Identit
   return out;
 }
 
-Result<std::unique_ptr<GroupKeys>> establish_group(const SessionKeys& session, const std::vector<Rank>& members,
-                                                   Store& store, const std::string& prefix, Deadline deadline) {
+Result<std::unique_ptr<GroupKeys>> establish_group(const SessionKeys& session,
+                                                   const std::vector<Rank>& members, Store& store,
+                                                   const std::string& prefix, Deadline deadline) {
   auto machine = SubgroupHandshake::start(session, members);
   if (!machine) return give_up(store, prefix, session.rank(), std::move(machine).error());
   auto done = pump(*machine, store, prefix, session.rank(), members, session.world(), deadline);

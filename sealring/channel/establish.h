@@ -20,19 +20,20 @@ struct Established {
 
 /// Roster-KK for the world (protocol A.2). `address` is posted for the others' connections.
 ///
-/// The incarnation in every key, floor((arrivals-1)/n), keeps the entries of an earlier session in the same store
-/// apart; it is a hint: a wrong one ends in TIMEOUT, never in a join.
-/// Errors: 2xx..5xx, with rank and peer; TIMEOUT(stage) naming the missing ranks; what another rank noted, as
-/// "reported by rank 2, unauthenticated". On an error of my own a note is posted for the others.
+/// The incarnation in every key, floor((arrivals-1)/n), keeps the entries of an earlier session in the same
+/// store apart; it is a hint: a wrong one ends in TIMEOUT, never in a join. Errors: 2xx..5xx, with rank and
+/// peer; TIMEOUT(stage) naming the missing ranks; what another rank noted, as "reported by rank 2,
+/// unauthenticated". On an error of my own a note is posted for the others.
 Result<Established> establish_world(const HandshakeConfig& config, const Identity& identity, Store& store,
                                     const std::string& prefix, const std::string& address, Deadline deadline);
 
 /// The subgroup exchange. A prefix is for one group; `session` gives the pair secrets.
-Result<std::unique_ptr<GroupKeys>> establish_group(const SessionKeys& session, const std::vector<Rank>& members,
-                                                   Store& store, const std::string& prefix, Deadline deadline);
+Result<std::unique_ptr<GroupKeys>> establish_group(const SessionKeys& session,
+                                                   const std::vector<Rank>& members, Store& store,
+                                                   const std::string& prefix, Deadline deadline);
 
-/// Removes what this rank posted. Only after every peer has proved READY (its connections carry keys): an entry that
-/// somebody still waits for must stay.
+/// Removes what this rank posted. Only after every peer has proved READY (its connections carry keys): an
+/// entry that somebody still waits for must stay.
 void cleanup(Store& store, const std::string& prefix, Rank rank, std::uint16_t world) noexcept;
 
 }  // namespace sealring

@@ -12,14 +12,14 @@ namespace sealring {
 
 /// Binds a KeyChain to its NonceSequence and to the key loaded into the device.
 ///
-/// Both ends of a key run the same KeyLine code over the same totals, so that epochs and numbers agree without a
-/// message [protocol A.3]. Not thread-safe: used by the one thread that runs its operations.
+/// Both ends of a key run the same KeyLine code over the same totals, so that epochs and numbers agree
+/// without a message [protocol A.3]. Not thread-safe: used by the one thread that runs its operations.
 class KeyLine {
  public:
   KeyLine(KeyChain chain, Suite suite, KeyBudget budget, BulkCipher& cipher);
 
-  /// Reserves the numbers of a whole op that seals under this key; moves to the next epoch first where one is due.
-  /// Errors: KEY_LIMIT (nothing is reserved), those of BulkCipher::load.
+  /// Reserves the numbers of a whole op that seals under this key; moves to the next epoch first where one is
+  /// due. Errors: KEY_LIMIT (nothing is reserved), those of BulkCipher::load.
   Result<SealPermit> take(std::uint64_t segments, std::uint64_t bytes);
   /// The same where the op's segments come from the peer: gives the first number.
   Result<std::uint64_t> advance(std::uint64_t segments, std::uint64_t bytes);

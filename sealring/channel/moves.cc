@@ -23,7 +23,8 @@ class ScopeTimer {
 };
 
 /// The emulated cost of one segment's share of a crypto operation: `a` once a record, `b` for each byte.
-void emulate(const std::optional<ChannelEmulation>& emulation, std::uint32_t segment, std::uint32_t payload_bytes) {
+void emulate(const std::optional<ChannelEmulation>& emulation, std::uint32_t segment,
+             std::uint32_t payload_bytes) {
   if (!emulation) return;
   const double cost_ns = (segment == 0 ? emulation->a_ns : 0.0) + emulation->b_ns_per_byte * payload_bytes;
   if (emulation->offload) {
@@ -35,7 +36,8 @@ void emulate(const std::optional<ChannelEmulation>& emulation, std::uint32_t seg
   }
 }
 
-Result<void> scale_elements(DType dtype, const std::byte* from, Bytes& to, std::uint32_t bytes, double factor) {
+Result<void> scale_elements(DType dtype, const std::byte* from, Bytes& to, std::uint32_t bytes,
+                            double factor) {
   to.resize(bytes);
   ReduceJob job;
   job.dtype = dtype;
@@ -56,7 +58,8 @@ RecordContext at_segment(RecordContext context, const RecordLayout& layout, std:
   return context;
 }
 
-tl::unexpected<Error> at_place(Error error, const RecordContext& context, std::uint32_t segment, Rank reporter) {
+tl::unexpected<Error> at_place(Error error, const RecordContext& context, std::uint32_t segment,
+                               Rank reporter) {
   if (error.code == Code::data_tag) {
     error.rank = reporter;
     error.peer = context.sender;
@@ -74,16 +77,19 @@ Result<void> refuse_if_dead(const Verdict& verdict) {
 }  // namespace
 
 std::string describe_segment(const RecordContext& context, std::uint32_t segment) {
-  return fmt::format("{} seq={} step={} segment={}/{} {} x {} from rank {} to {}", to_string(context.op), context.seq,
-                     context.step, segment, context.segments, to_string(context.dtype), context.elements,
-                     context.sender,
+  return fmt::format("{} seq={} step={} segment={}/{} {} x {} from rank {} to {}", to_string(context.op),
+                     context.seq, context.step, segment, context.segments, to_string(context.dtype),
+                     context.elements, context.sender,
                      context.receiver == kMulticast ? std::string("all") : std::to_string(context.receiver));
 }
 
 // ---- SealSource
 
 SealSource::SealSource(MoveTools tools, SealedMove move)
-    : tools_(tools), move_(std::move(move)), slots_(tools.workers.workers() + 2), limit_(move_.layout.segments()) {
+    : tools_(tools),
+      move_(std::move(move)),
+      slots_(tools.workers.workers() + 2),
+      limit_(move_.layout.segments()) {
   tools_.counters.seals.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -102,8 +108,8 @@ Result<void> SealSource::seal(Slot& slot, std::uint32_t segment, SealPermit perm
     data = slot.scaled.data();
   }
   emulate(tools_.config.emulation, segment, payload_bytes);
-  SealJob job{move_.key, std::move(permit), at_segment(move_.context, move_.layout, segment), move_.layout, 1, data,
-              slot.wire.data()};
+  SealJob job{move_.key, std::move(permit), at_segment(move_.context, move_.layout, segment), move_.layout, 1,
+              data,      slot.wire.data()};
   Stream cpu;
   SR_TRY(tools_.cipher.seal(std::move(job), cpu));
   tools_.counters.sealed_segments.fetch_add(1, std::memory_order_relaxed);
@@ -147,7 +153,9 @@ void MulticastRecord::next_round() {
   sealed_.clear();
 }
 
-std::uint32_t MulticastRecord::round_end() const { return std::min(segments_, round_first_ + round_segments_); }
+std::uint32_t MulticastRecord::round_end() const {
+  return std::min(segments_, round_first_ + round_segments_);
+}
 
 Result<ByteView> MulticastRecord::segment(std::uint32_t index) {
   SR_CHECK(index >= round_first_ && index < round_end());
@@ -166,7 +174,10 @@ Result<ByteView> MulticastSource::next() {
 // ---- OpenSink
 
 OpenSink::OpenSink(MoveTools tools, OpenedMove move)
-    : tools_(tools), move_(std::move(move)), slots_(tools.workers.workers() + 1), limit_(move_.layout.segments()) {
+    : tools_(tools),
+      move_(std::move(move)),
+      slots_(tools.workers.workers() + 1),
+      limit_(move_.layout.segments()) {
   tools_.counters.opens.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -195,13 +206,19 @@ Result<void> OpenSink::open(Slot& slot, std::uint32_t segment) {
   const ScopeTimer timer(tools_.counters.open_ns);
   const std::uint64_t offset = move_.layout.payload_offset(segment);
   const std::uint32_t payload_bytes = move_.layout.payload_of(segment);
-  OpenJob job{move_.key, move_.first_number + segment, at_segment(move_.context, move_.layout, segment),
-              move_.layout, 1, slot.wire.data(), move_.combine};
+  OpenJob job{move_.key,
+              move_.first_number + segment,
+              at_segment(move_.context, move_.layout, segment),
+              move_.layout,
+              1,
+              slot.wire.data(),
+              move_.combine};
   if (job.combine.dst != nullptr) job.combine.dst += offset;
   if (job.combine.local != nullptr) {
     job.combine.local += offset;
     if (move_.local_scale != 1.0 && payload_bytes > 0) {
-      SR_TRY(scale_elements(move_.context.dtype, job.combine.local, slot.scaled, payload_bytes, move_.local_scale));
+      SR_TRY(scale_elements(move_.context.dtype, job.combine.local, slot.scaled, payload_bytes,
+                            move_.local_scale));
       job.combine.local = slot.scaled.data();
     }
   }
@@ -262,8 +279,13 @@ class OrderedReduction::Sink final : public WireSink {
     CombineSpec replace;
     replace.dtype = move.context.dtype;
     replace.dst = plaintext_.data();
-    const OpenJob job{move.key, move.first_number + segment, at_segment(move.context, move.layout, segment),
-                      move.layout, 1, wire_.data(), replace};
+    const OpenJob job{move.key,
+                      move.first_number + segment,
+                      at_segment(move.context, move.layout, segment),
+                      move.layout,
+                      1,
+                      wire_.data(),
+                      replace};
     emulate(owner_.tools_.config.emulation, segment, payload_bytes);
     Stream cpu;
     if (auto opened = owner_.tools_.cipher.open(job, cpu); !opened) {

@@ -1,6 +1,7 @@
 // The two ends of one move: SealSource cuts memory into sealed segments, OpenSink verifies and combines them.
 //
-// They live inside one Channel::exchange and are called by its thread; sealing and opening may run in the worker pool.
+// They live inside one Channel::exchange and are called by its thread; sealing and opening may run in the
+// worker pool.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +59,8 @@ class SealSource final : public WireSource {
   std::uint32_t started_ = 0, handed_ = 0, limit_ = 0;
 };
 
-/// One record sealed once and sent to several peers. Round by round: a round's ciphertext is kept until every peer has
-/// taken it, and user memory is read once [protocol A.3, sender keys].
+/// One record sealed once and sent to several peers. Round by round: a round's ciphertext is kept until every
+/// peer has taken it, and user memory is read once [protocol A.3, sender keys].
 class MulticastRecord {
  public:
   static constexpr std::uint64_t kRoundBytesMax = 8ull << 20;
@@ -99,7 +100,8 @@ struct OpenedMove {
   Rank reporter = 0;  ///< this rank, global, for messages
 };
 
-/// Opens each segment into private scratch and combines it there; nothing is released before its tag was accepted.
+/// Opens each segment into private scratch and combines it there; nothing is released before its tag was
+/// accepted.
 class OpenSink final : public WireSink {
  public:
   OpenSink(MoveTools tools, OpenedMove move);

@@ -45,7 +45,8 @@ Result<void> PlainSink::filled() {
     tag_next_ = true;
     return {};
   }
-  if (tag_ != kZeroTag) return fail(Code::data_tag, "data.open", "a plain segment does not end with a zero tag");
+  if (tag_ != kZeroTag)
+    return fail(Code::data_tag, "data.open", "a plain segment does not end with a zero tag");
   tools_.counters.opened_segments.fetch_add(1, std::memory_order_relaxed);
   tools_.counters.opened_bytes.fetch_add(layout_.payload_of(segment_), std::memory_order_relaxed);
   tag_next_ = false;

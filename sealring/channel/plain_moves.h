@@ -1,7 +1,9 @@
-// The ends of a move under the study's suite `plain`: user memory goes to the wire, and from it, without a copy.
+// The ends of a move under the study's suite `plain`: user memory goes to the wire, and from it, without a
+// copy.
 //
-// The baseline must be as good as this design can be without cryptography, or the cost of cryptography would look small.
-// Layout, counters and order are those of sealed moves: each segment is its payload and a zero tag.
+// The baseline must be as good as this design can be without cryptography, or the cost of cryptography would
+// look small. Layout, counters and order are those of sealed moves: each segment is its payload and a zero
+// tag.
 #pragma once
 
 #include "sealring/channel/moves.h"

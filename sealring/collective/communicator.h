@@ -3,8 +3,9 @@
 //   Session::connect -> world communicator -> all_reduce(...) -> Ticket -> wait
 //   Session::split   -> communicator of a subgroup, with keys of its own
 //
-// Operations of one communicator run in the order in which they were issued, in its own thread; send and recv run
-// beside them, in order per peer and direction. Any error is final for the whole session (all communicators).
+// Operations of one communicator run in the order in which they were issued, in its own thread; send and recv
+// run beside them, in order per peer and direction. Any error is final for the whole session (all
+// communicators).
 #pragma once
 
 #include <functional>
@@ -39,19 +40,21 @@ struct Reduction {
 
 /// Totals since the session began; of one communicator.
 struct Counters {
-  std::uint64_t ops = 0;                         ///< collectives and point-to-point operations completed
-  std::uint64_t seals = 0, opens = 0;            ///< crypto operations: one a record
+  std::uint64_t ops = 0;               ///< collectives and point-to-point operations completed
+  std::uint64_t seals = 0, opens = 0;  ///< crypto operations: one a record
   std::uint64_t sealed_segments = 0, opened_segments = 0;
   std::uint64_t sealed_bytes = 0, opened_bytes = 0;  ///< payload
-  std::uint64_t seal_ns = 0, open_ns = 0, wire_ns = 0;  ///< time inside seal, open(+combine), and the rest of exchange
-  Epoch epoch = 0;                               ///< highest epoch entered on any key
+  std::uint64_t seal_ns = 0, open_ns = 0,
+                wire_ns = 0;  ///< time inside seal, open(+combine), and the rest of exchange
+  Epoch epoch = 0;            ///< highest epoch entered on any key
 };
 
 /// The future of one operation. Copyable handle; thread-safe.
 class Ticket {
  public:
-  /// Returns the verdict: nothing is released to the output before its tags were accepted, and after an error the
-  /// whole output is poisoned. Errors: any of 6xx and 7xx; TIMEOUT when `deadline` passes first (the op goes on).
+  /// Returns the verdict: nothing is released to the output before its tags were accepted, and after an error
+  /// the whole output is poisoned. Errors: any of 6xx and 7xx; TIMEOUT when `deadline` passes first (the op
+  /// goes on).
   Result<void> wait(Deadline deadline) const;
   bool done() const;
   /// Runs in the communicator's thread (at once if done). Must not block.
@@ -63,12 +66,13 @@ class Ticket {
   std::shared_ptr<struct TicketState> state_;
 };
 
-/// One group. Thread-safe; calls are ordered as they come. Methods return at once with a ticket, or the first error of
-/// a dead session, or INVALID_ARGUMENT/UNSUPPORTED for what can be seen locally (nothing is sent then).
+/// One group. Thread-safe; calls are ordered as they come. Methods return at once with a ticket, or the first
+/// error of a dead session, or INVALID_ARGUMENT/UNSUPPORTED for what can be seen locally (nothing is sent
+/// then).
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  virtual Rank rank() const = 0;                        ///< in the group
+  virtual Rank rank() const = 0;  ///< in the group
   virtual std::uint16_t size() const = 0;
   virtual const std::vector<Rank>& global_ranks() const = 0;  ///< ascending
 
@@ -79,15 +83,17 @@ class Communicator {
   /// out.elements == size() * in.elements; in may lie inside out at rank()*in.elements.
   virtual Result<Ticket> all_gather(Tensor in, Tensor out) = 0;
   virtual Result<Ticket> broadcast(Tensor data, Rank root) = 0;
-  virtual Result<Ticket> reduce(Tensor in, Tensor out, Reduction reduction, Rank root) = 0;  ///< out used at root only
-  virtual Result<Ticket> gather(Tensor in, Tensor out, Rank root) = 0;    ///< out used at root only
-  virtual Result<Ticket> scatter(Tensor in, Tensor out, Rank root) = 0;   ///< in used at root only
-  virtual Result<Ticket> all_to_all(Tensor in, Tensor out) = 0;           ///< size() equal pieces
+  virtual Result<Ticket> reduce(Tensor in, Tensor out, Reduction reduction,
+                                Rank root) = 0;                          ///< out used at root only
+  virtual Result<Ticket> gather(Tensor in, Tensor out, Rank root) = 0;   ///< out used at root only
+  virtual Result<Ticket> scatter(Tensor in, Tensor out, Rank root) = 0;  ///< in used at root only
+  virtual Result<Ticket> all_to_all(Tensor in, Tensor out) = 0;          ///< size() equal pieces
   virtual Result<Ticket> barrier() = 0;
   /// Matched by issue order per direction; an unequal tag, size or dtype is an error, never a reorder.
   virtual Result<Ticket> send(Tensor data, Rank peer, std::uint32_t tag) = 0;
   virtual Result<Ticket> recv(Tensor data, Rank peer, std::uint32_t tag) = 0;
-  /// From the first peer whose next message has begun to arrive; the source is in source() of the result when done.
+  /// From the first peer whose next message has begun to arrive; the source is in source() of the result when
+  /// done.
   virtual Result<Ticket> recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source) = 0;
 
   virtual Counters counters() const = 0;
@@ -99,23 +105,25 @@ class Communicator {
 /// Whole life of a rank in a job: handshake, connections, control plane, all groups.
 class Session {
  public:
-  /// Runs the handshake over `store` and connects. `prefix` separates jobs in one store. `cipher`: the device's; null
-  /// means make_cpu_bulk_cipher().
+  /// Runs the handshake over `store` and connects. `prefix` separates jobs in one store. `cipher`: the
+  /// device's; null means make_cpu_bulk_cipher().
   ///
-  /// Errors: 1xx, 2xx..5xx ("no key was released"), TIMEOUT naming the missing ranks. Every other rank gets a note.
+  /// Errors: 1xx, 2xx..5xx ("no key was released"), TIMEOUT naming the missing ranks. Every other rank gets a
+  /// note.
   static Result<std::shared_ptr<Session>> connect(const CommConfig& config, Identity identity,
-                                                  std::unique_ptr<Transport> transport, std::shared_ptr<Store> store,
-                                                  const std::string& prefix,
+                                                  std::unique_ptr<Transport> transport,
+                                                  std::shared_ptr<Store> store, const std::string& prefix,
                                                   std::shared_ptr<BulkCipher> cipher = nullptr);
   virtual ~Session() = default;
   virtual std::shared_ptr<Communicator> world() = 0;
-  /// Collective over `members` (ascending global ranks that hold me). `store`/`prefix` carry the exchange; a prefix is
-  /// used for one split. Subgroups have fresh keys and streams of their own.
+  /// Collective over `members` (ascending global ranks that hold me). `store`/`prefix` carry the exchange; a
+  /// prefix is used for one split. Subgroups have fresh keys and streams of their own.
   virtual Result<std::shared_ptr<Communicator>> split(const std::vector<Rank>& members, Store& store,
                                                       const std::string& prefix) = 0;
   /// Ends the session on every reachable rank with `error` as the reason. Idempotent.
   virtual void abort(Error error) noexcept = 0;
-  /// Orderly end: waits for issued operations, tells the peers, closes. Also done by the destructor, with a short wait.
+  /// Orderly end: waits for issued operations, tells the peers, closes. Also done by the destructor, with a
+  /// short wait.
   virtual Result<void> close(Deadline deadline) = 0;
   virtual std::optional<Error> error() const = 0;
   virtual const CommConfig& config() const = 0;

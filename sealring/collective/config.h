@@ -1,4 +1,5 @@
-// CommConfig: every setting of a session, its canonical text (hashed into HELLO), and the environment that fills it.
+// CommConfig: every setting of a session, its canonical text (hashed into HELLO), and the environment that
+// fills it.
 #pragma once
 
 #include <chrono>
@@ -17,9 +18,9 @@ enum class OnError : std::uint8_t { exit, raise };
 
 /// A cost added to every crypto operation of suite plain: a + b * bytes (study: "emulated" rows only).
 struct Emulation {
-  double a_us = 0;        ///< per record
+  double a_us = 0;  ///< per record
   double b_ns_per_kib = 0;
-  bool offload = false;   ///< false: the engine is busy meanwhile; true: the record is only late
+  bool offload = false;  ///< false: the engine is busy meanwhile; true: the record is only late
 };
 
 struct CommConfig {
@@ -36,8 +37,8 @@ struct CommConfig {
   std::chrono::milliseconds timeout{1'800'000};        ///< of each operation
   std::chrono::milliseconds connect_timeout{300'000};  ///< of the handshake and the connections
   std::chrono::milliseconds heartbeat{100};
-  std::optional<Emulation> emulation;        ///< refused unless suite is plain
-  unsigned workers = 0;  ///< crypto worker threads a group; 0: in the executor's thread
+  std::optional<Emulation> emulation;  ///< refused unless suite is plain
+  unsigned workers = 0;                ///< crypto worker threads a group; 0: in the executor's thread
 
   /// "name=value\n" of the agreed settings, in a fixed order: config_hash = SHA-256 of it (protocol A.2).
   std::string canonical() const;

@@ -19,7 +19,8 @@ struct Executor::Memory {
     return base == nullptr ? nullptr : base + range.offset * element_bytes;
   }
   std::byte* write(const Range& range) const {
-    SR_CHECK(range.buffer != Buffer::input || in == out || range.elements == 0, "a schedule writes its input");
+    SR_CHECK(range.buffer != Buffer::input || in == out || range.elements == 0,
+             "a schedule writes its input");
     std::byte* base = range.buffer == Buffer::scratch ? scratch : out;
     return base == nullptr ? nullptr : base + range.offset * element_bytes;
   }
@@ -27,8 +28,9 @@ struct Executor::Memory {
 
 Executor::Plan Executor::make_plan(const CollectiveCall& call) const {
   const std::uint16_t world = channel_.size();
-  ScheduleRequest request{call.op, call.algorithm, channel_.rank(), world, call.elements,
-                          call.root == kNoRoot ? Rank{0} : call.root, sender_keys_};
+  ScheduleRequest request{call.op,     call.algorithm, channel_.rank(),
+                          world,       call.elements,  call.root == kNoRoot ? Rank{0} : call.root,
+                          sender_keys_};
   Plan plan;
   plan.schedule = make_schedule(request);
   plan.totals.to.resize(world);
@@ -50,8 +52,8 @@ Executor::Plan Executor::make_plan(const CollectiveCall& call) const {
       if (!move.multicast) add(plan.totals.from[move.peer], move.data);
     }
   }
-  // [protocol A.3] receivers advance sender keys too, also for segments that they do not receive: so every rank walks
-  // every rank's schedule. A step has at most one multicast record a rank.
+  // [protocol A.3] receivers advance sender keys too, also for segments that they do not receive: so every
+  // rank walks every rank's schedule. A step has at most one multicast record a rank.
   std::vector<std::vector<std::uint64_t>> first(world);  // [rank][step]
   for (Rank rank = 0; rank < world; ++rank) {
     request.rank = rank;
@@ -114,8 +116,13 @@ Result<void> Executor::run_step(const CollectiveCall& call, const Plan& plan, st
       out.back().peers.push_back(move.peer);
       continue;
     }
-    out.push_back({{move.peer}, move.multicast, static_cast<std::uint16_t>(index), memory.read(move.data),
-                   move.data.elements, move.element_offset, move.raw && premul ? call.factor : 1.0});
+    out.push_back({{move.peer},
+                   move.multicast,
+                   static_cast<std::uint16_t>(index),
+                   memory.read(move.data),
+                   move.data.elements,
+                   move.element_offset,
+                   move.raw && premul ? call.factor : 1.0});
   }
   std::vector<IncomingMove> in;
   for (std::size_t i = 0; i < step.recvs.size(); ++i) {

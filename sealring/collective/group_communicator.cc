@@ -30,14 +30,16 @@ Result<void> check_reduction(DType dtype, RedOp op) {
 
 /// Element counts whose byte size would overflow, and pointers that are missing.
 Result<void> check_tensor(const Tensor& tensor, const char* name) {
-  if (tensor.elements > 0 && tensor.data == nullptr) return bad_argument(fmt::format("{} is a null pointer", name));
+  if (tensor.elements > 0 && tensor.data == nullptr)
+    return bad_argument(fmt::format("{} is a null pointer", name));
   if (tensor.elements > (1ull << 60)) return bad_argument(fmt::format("{} has too many elements", name));
   return {};
 }
 
 Result<void> check_ratio(const Tensor& large, const Tensor& small, std::uint16_t size, const char* what) {
   if (large.elements == small.elements * size) return {};
-  return bad_argument(fmt::format("{}: {} elements must be {} x {}", what, large.elements, size, small.elements));
+  return bad_argument(
+      fmt::format("{}: {} elements must be {} x {}", what, large.elements, size, small.elements));
 }
 
 }  // namespace
@@ -55,7 +57,8 @@ GroupCommunicator::GroupCommunicator(std::shared_ptr<SessionCore> core, std::uni
             config.budget = core_->config.budget;
             config.workers = core_->config.workers;
             if (const auto& emulation = core_->config.emulation) {
-              config.emulation = {emulation->a_us * 1e3, emulation->b_ns_per_kib / 1024.0, emulation->offload};
+              config.emulation = {emulation->a_us * 1e3, emulation->b_ns_per_kib / 1024.0,
+                                  emulation->offload};
             }
             return config;
           }(),
@@ -71,7 +74,9 @@ void GroupCommunicator::wipe_keys() {
   for (Rank peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     for (const bool outgoing : {true, false}) {
-      direction(peer, outgoing).thread.issue([this, peer, outgoing] { channel_->wipe_direction(peer, outgoing); });
+      direction(peer, outgoing).thread.issue([this, peer, outgoing] {
+        channel_->wipe_direction(peer, outgoing);
+      });
     }
   }
   if (own_keys_) own_keys_->wipe();
@@ -130,12 +135,13 @@ Result<Ticket> GroupCommunicator::issue(CollectiveCall call, std::span<std::byte
   const Deadline deadline = op_deadline();
   const std::lock_guard lock(issue_mutex_);
   call.seq = next_seq_++;
-  collectives_.issue([this, call, output, deadline, ticket] { run_collective(call, output, deadline, ticket); });
+  collectives_.issue(
+      [this, call, output, deadline, ticket] { run_collective(call, output, deadline, ticket); });
   return TicketState::ticket_of(ticket);
 }
 
-void GroupCommunicator::run_collective(const CollectiveCall& call, std::span<std::byte> output, Deadline deadline,
-                                       const TicketPtr& ticket) {
+void GroupCommunicator::run_collective(const CollectiveCall& call, std::span<std::byte> output,
+                                       Deadline deadline, const TicketPtr& ticket) {
   OpContext context;
   context.group_id = group_id_;
   context.seq = call.seq;
@@ -288,7 +294,8 @@ Result<Ticket> GroupCommunicator::all_to_all(Tensor in, Tensor out) {
   SR_TRY(check_types(in, out));
   SR_TRY(check_ratio(in, out, 1, "all_to_all"));
   if (in.elements % size() != 0) {
-    return bad_argument(fmt::format("all_to_all: {} elements cannot be cut into {} equal pieces", in.elements, size()));
+    return bad_argument(
+        fmt::format("all_to_all: {} elements cannot be cut into {} equal pieces", in.elements, size()));
   }
   if (in.data == out.data && in.elements > 0) return bad_argument("all_to_all cannot run in place");
   CollectiveCall call;
@@ -320,20 +327,22 @@ Result<Ticket> GroupCommunicator::send(Tensor data, Rank peer, std::uint32_t tag
   const Deadline deadline = op_deadline();
   const std::lock_guard lock(issue_mutex_);
   Direction& way = direction(peer, true);
-  const OpInfo op{way.seq++, Op::send,   RedOp::none,   data.dtype, Algorithm::direct,
-                  kNoRoot,   data.elements, tag};
+  const OpInfo op{way.seq++,         Op::send, RedOp::none,   data.dtype,
+                  Algorithm::direct, kNoRoot,  data.elements, tag};
   way.thread.issue([this, op, data, peer, deadline, ticket] {
-    const OutgoingMove move{{peer}, false, 0, static_cast<const std::byte*>(data.data), data.elements, 0, 1.0};
+    const OutgoingMove move{{peer},        false, 0,  static_cast<const std::byte*>(data.data),
+                            data.elements, 0,     1.0};
     finish(channel_->send(op, move, deadline), data.dtype, {}, ticket);
   });
   return TicketState::ticket_of(ticket);
 }
 
-void GroupCommunicator::issue_recv(Tensor data, Rank peer, std::uint32_t tag, Deadline deadline, TicketPtr ticket) {
+void GroupCommunicator::issue_recv(Tensor data, Rank peer, std::uint32_t tag, Deadline deadline,
+                                   TicketPtr ticket) {
   const std::lock_guard lock(issue_mutex_);
   Direction& way = direction(peer, false);
-  const OpInfo op{way.seq++, Op::send,   RedOp::none,   data.dtype, Algorithm::direct,
-                  kNoRoot,   data.elements, tag};
+  const OpInfo op{way.seq++,         Op::send, RedOp::none,   data.dtype,
+                  Algorithm::direct, kNoRoot,  data.elements, tag};
   way.thread.issue([this, op, data, peer, deadline, ticket = std::move(ticket)] {
     IncomingMove move;
     move.peer = peer;
@@ -359,7 +368,8 @@ Result<Ticket> GroupCommunicator::recv_any(Tensor data, std::uint32_t tag, std::
   const Deadline deadline = op_deadline();
   const std::lock_guard lock(issue_mutex_);
   if (!any_source_) any_source_ = std::make_unique<OpThread>("sr-recv-any");
-  // The thread waits for the receive that it has started, so that a following recv_any cannot pick the same message.
+  // The thread waits for the receive that it has started, so that a following recv_any cannot pick the same
+  // message.
   any_source_->issue([this, data, tag, deadline, ticket, source = std::move(source)] {
     auto peer = channel_->wait_any(memory_of(data).size(), deadline);
     if (!peer) return finish(tl::unexpected(std::move(peer).error()), data.dtype, memory_of(data), ticket);
@@ -390,11 +400,12 @@ std::string GroupCommunicator::describe() const {
   const Counters totals = counters();
   std::string ranks;
   for (const Rank global : members_) ranks += (ranks.empty() ? "" : ",") + std::to_string(global);
-  return fmt::format("ranks [{}] suite {} identity \"{}\" transport \"{}\" epoch {} ops {} sealed {} bytes in {} "
-                     "operations opened {} bytes in {} operations timeout {} ms",
-                     ranks, to_string(core_->config.suite), core_->identity, core_->transport->describe(),
-                     totals.epoch, totals.ops, totals.sealed_bytes, totals.seals, totals.opened_bytes, totals.opens,
-                     timeout_ns_.load() / 1'000'000);
+  return fmt::format(
+      "ranks [{}] suite {} identity \"{}\" transport \"{}\" epoch {} ops {} sealed {} bytes in {} "
+      "operations opened {} bytes in {} operations timeout {} ms",
+      ranks, to_string(core_->config.suite), core_->identity, core_->transport->describe(), totals.epoch,
+      totals.ops, totals.sealed_bytes, totals.seals, totals.opened_bytes, totals.opens,
+      timeout_ns_.load() / 1'000'000);
 }
 
 bool GroupCommunicator::drain(Deadline deadline) {

@@ -16,8 +16,9 @@
 
 namespace sealring {
 
-/// Collectives run in one thread, in issue order; each direction of point-to-point in a thread of its own, so that a
-/// send never waits for a receive that was issued later. Life of an operation: issued (checked, numbered) -> recorded
+/// Collectives run in one thread, in issue order; each direction of point-to-point in a thread of its own, so
+/// that a send never waits for a receive that was issued later. Life of an operation: issued (checked,
+/// numbered) -> recorded
 /// -> run by the executor -> on an error: session dies, output is poisoned -> ticket completed.
 class GroupCommunicator final : public Communicator {
  public:
@@ -44,7 +45,9 @@ class GroupCommunicator final : public Communicator {
 
   Counters counters() const override;
   std::string describe() const override;
-  void set_timeout(std::chrono::milliseconds timeout) override { timeout_ns_ = timeout / std::chrono::nanoseconds(1); }
+  void set_timeout(std::chrono::milliseconds timeout) override {
+    timeout_ns_ = timeout / std::chrono::nanoseconds(1);
+  }
 
   /// Waits for what was issued; false when the deadline passed first.
   bool drain(Deadline deadline);

@@ -30,7 +30,8 @@ void OpThread::issue(std::function<void()> op) {
 bool OpThread::drain(Deadline deadline) {
   std::unique_lock lock(mutex_);
   while (running_ || !queue_.empty()) {
-    if (changed_.wait_for(lock, deadline.left()) == std::cv_status::timeout && deadline.expired()) return false;
+    if (changed_.wait_for(lock, deadline.left()) == std::cv_status::timeout && deadline.expired())
+      return false;
   }
   return true;
 }

@@ -17,10 +17,13 @@ Result<void> check_config(const CommConfig& config, const Identity& identity) {
   const auto bad = [](std::string what) {
     return fail(Code::invalid_argument, "session.config", std::move(what));
   };
-  if (config.world == 0 || config.world > kRanksMax) return bad(fmt::format("world {} is not 1..{}", config.world, kRanksMax));
-  if (config.rank >= config.world) return bad(fmt::format("rank {} is not below world {}", config.rank, config.world));
+  if (config.world == 0 || config.world > kRanksMax)
+    return bad(fmt::format("world {} is not 1..{}", config.world, kRanksMax));
+  if (config.rank >= config.world)
+    return bad(fmt::format("rank {} is not below world {}", config.rank, config.world));
   if (config.segment_bytes < 64 || config.segment_bytes > (1u << 20) || config.segment_bytes % 64 != 0) {
-    return bad(fmt::format("segment of {} bytes: a multiple of 64 up to 1 MiB is needed", config.segment_bytes));
+    return bad(
+        fmt::format("segment of {} bytes: a multiple of 64 up to 1 MiB is needed", config.segment_bytes));
   }
   if (config.emulation && config.suite != Suite::plain) return bad("an emulated cost needs suite plain");
   if (identity.attester == nullptr || identity.verifier == nullptr) {
@@ -53,16 +56,20 @@ class SessionImpl final : public Session {
     handshake.world = config.world;
     handshake.suite = config.suite;
     handshake.config_text = config.canonical();
-    SR_TRY(Established established, establish_world(handshake, identity_, *store, prefix, core_->transport->address(), deadline));
+    SR_TRY(Established established,
+           establish_world(handshake, identity_, *store, prefix, core_->transport->address(), deadline));
     core_->adopt(std::move(established.keys), std::move(established.addresses), identity_.description);
     GroupKeys& world_keys = core_->keys->world_group();
     if (config.world > 1) {
-      SR_TRY(core_->transport->open_group(core_->links_for(world_keys, {Kind::ctl, Kind::pair, Kind::p2p}), deadline));
+      SR_TRY(core_->transport->open_group(core_->links_for(world_keys, {Kind::ctl, Kind::pair, Kind::p2p}),
+                                          deadline));
       SR_TRY(auto streams, core_->transport->control_streams());
-      const ControlConfig control{config.rank, config.world, config.heartbeat, std::chrono::milliseconds(0), {}};
+      const ControlConfig control{
+          config.rank, config.world, config.heartbeat, std::chrono::milliseconds(0), {}};
       SR_TRY(auto started, Control::start(control, world_keys, std::move(streams), core_->verdict));
       core_->adopt(std::move(started));
-      // Every peer has proved keys by its connection, so every peer is past the handshake: nobody reads these now.
+      // Every peer has proved keys by its connection, so every peer is past the handshake: nobody reads these
+      // now.
       cleanup(*store, established.prefix, config.rank, config.world);
     }
     world_ = std::make_shared<GroupCommunicator>(core_, nullptr, world_keys);
@@ -143,8 +150,9 @@ class SessionImpl final : public Session {
 }  // namespace
 
 Result<std::shared_ptr<Session>> Session::connect(const CommConfig& config, Identity identity,
-                                                  std::unique_ptr<Transport> transport, std::shared_ptr<Store> store,
-                                                  const std::string& prefix, std::shared_ptr<BulkCipher> cipher) {
+                                                  std::unique_ptr<Transport> transport,
+                                                  std::shared_ptr<Store> store, const std::string& prefix,
+                                                  std::shared_ptr<BulkCipher> cipher) {
   SR_TRY(check_config(config, identity));
   if (cipher == nullptr) cipher = make_cpu_bulk_cipher();
   auto core = std::make_shared<SessionCore>(config, std::move(transport), std::move(cipher));

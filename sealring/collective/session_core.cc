@@ -102,8 +102,8 @@ GroupLinks SessionCore::links_for(const GroupKeys& group, std::vector<Kind> kind
   std::memcpy(links.group.data(), group.group_id().data(), links.group.size());
   for (const Rank peer : group.members()) {
     if (peer == group.me()) continue;
-    links.peers.push_back({peer, group.connection_mac(group.me(), peer), group.connection_mac(peer, group.me()),
-                           addresses_[peer]});
+    links.peers.push_back({peer, group.connection_mac(group.me(), peer),
+                           group.connection_mac(peer, group.me()), addresses_[peer]});
   }
   links.kinds = std::move(kinds);
   return links;

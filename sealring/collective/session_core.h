@@ -1,7 +1,8 @@
 // SessionCore: what all communicators of one session share, and the one path by which a session dies.
 //
-// Teardown order (protocol A.4): set the verdict (nobody seals from here on), wake every exchange, then ABORT and the
-// recorder exchange over the control plane, at most 2 s; data keys are wiped by the threads that own them.
+// Teardown order (protocol A.4): set the verdict (nobody seals from here on), wake every exchange, then ABORT
+// and the recorder exchange over the control plane, at most 2 s; data keys are wiped by the threads that own
+// them.
 #pragma once
 
 #include <sys/types.h>

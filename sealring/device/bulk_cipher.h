@@ -1,7 +1,7 @@
 // BulkCipher: seals and opens many segments of one move on one device.
 //
-// One implementation a device: device/cpu (OpenSSL), device/cuda (our kernels). Layer rule: knows wire, never session;
-// keys are passed down by the channel.
+// One implementation a device: device/cpu (OpenSSL), device/cuda (our kernels). Layer rule: knows wire, never
+// session; keys are passed down by the channel.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,10 @@ class DeviceKey {
 
 /// What happens to opened plaintext: dst[i] = f(local[i], received[i]).
 ///
-/// `replace` ignores local. Reductions apply `redop`; premul_sum has been applied by the sender's side to what it
-/// sends (see Combine in collective/schedule.h) and reduces as sum. `scale` multiplies the result (avg's 1/n on the
-/// last hop), integers divide by `divisor` with truncation. 16-bit floats are computed in fp32 and rounded once.
+/// `replace` ignores local. Reductions apply `redop`; premul_sum has been applied by the sender's side to
+/// what it sends (see Combine in collective/schedule.h) and reduces as sum. `scale` multiplies the result
+/// (avg's 1/n on the last hop), integers divide by `divisor` with truncation. 16-bit floats are computed in
+/// fp32 and rounded once.
 struct CombineSpec {
   RedOp redop = RedOp::none;  ///< none: replace
   DType dtype = DType::u8;
@@ -43,8 +44,9 @@ struct CombineSpec {
 
 /// `segments` consecutive segments of a record, beginning with index context.segment.
 ///
-/// `context` describes the first of them; the cipher advances segment, element_offset and payload_bytes itself from
-/// `layout`. `plaintext` points at the first segment's first byte; `wire` receives ciphertext||tag of each, packed.
+/// `context` describes the first of them; the cipher advances segment, element_offset and payload_bytes
+/// itself from `layout`. `plaintext` points at the first segment's first byte; `wire` receives
+/// ciphertext||tag of each, packed.
 struct SealJob {
   const DeviceKey* key = nullptr;
   SealPermit permit;
@@ -82,8 +84,9 @@ class BulkCipher {
 /// `chained-gmac` is ordinary GCM at segment = chain size (protocol C.3).
 std::unique_ptr<BulkCipher> make_cpu_bulk_cipher();
 
-/// dst[i] = reduce over sources in order (16-bit types in fp32, one rounding; `divisor` as in CombineSpec; premul as
-/// `scale` applied to each source first, 1.0 = none). Sources and dst may alias element for element.
+/// dst[i] = reduce over sources in order (16-bit types in fp32, one rounding; `divisor` as in CombineSpec;
+/// premul as `scale` applied to each source first, 1.0 = none). Sources and dst may alias element for
+/// element.
 struct ReduceJob {
   DType dtype = DType::f32;
   RedOp redop = RedOp::sum;
@@ -93,8 +96,8 @@ struct ReduceJob {
   std::uint32_t divisor = 1;
   double scale = 1.0;
 };
-/// Errors: UNSUPPORTED for a (dtype, redop) pair outside the table in docs/wire-format.md (premul_sum of integers,
-/// avg of bool, ...).
+/// Errors: UNSUPPORTED for a (dtype, redop) pair outside the table in docs/wire-format.md (premul_sum of
+/// integers, avg of bool, ...).
 Result<void> reduce_cpu(const ReduceJob& job);
 /// Which pairs exist; the same on every device.
 bool reduction_supported(DType dtype, RedOp redop);

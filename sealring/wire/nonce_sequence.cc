@@ -37,7 +37,8 @@ Result<SealPermit> NonceSequence::take(std::uint64_t segments, std::uint64_t byt
 }
 
 Result<std::uint64_t> NonceSequence::advance(std::uint64_t segments, std::uint64_t bytes) {
-  // Compared by what is left, so that no sum can wrap. [protocol A.3] the hard stop comes before anything is sealed.
+  // Compared by what is left, so that no sum can wrap. [protocol A.3] the hard stop comes before anything is
+  // sealed.
   if (segments > budget_.segments_max - segments_ || bytes > budget_.bytes_max - bytes_) {
     return fail(Code::key_limit, "wire.nonce", "one operation would pass the hard limit of its key",
                 "split the operation: no single one may seal more than 1 TiB under one key");

@@ -1,7 +1,7 @@
 // Nobody can write a nonce: a seal spends a SealPermit, and permits come in order from one NonceSequence.
 //
-// This is the whole argument for nonce uniqueness on a CPU (protocol A.3): a key lives in one NonceSequence, which
-// hands out each number at most once; a SealPermit is move-only and shrinks as numbers are spent.
+// This is the whole argument for nonce uniqueness on a CPU (protocol A.3): a key lives in one NonceSequence,
+// which hands out each number at most once; a SealPermit is move-only and shrinks as numbers are spent.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace sealring {
 
-/// When a key is changed and when it must stop; totals that both ends of the key know alike (protocol A.3, C.1).
+/// When a key is changed and when it must stop; totals that both ends of the key know alike (protocol A.3,
+/// C.1).
 struct KeyBudget {
   std::uint64_t bytes_rotate = 1ull << 38;
   std::uint64_t segments_rotate = 1ull << 31;

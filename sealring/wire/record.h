@@ -1,7 +1,8 @@
-// RecordContext: what a segment is, authenticated with it and never sent. RecordLayout: all offset arithmetic.
+// RecordContext: what a segment is, authenticated with it and never sent. RecordLayout: all offset
+// arithmetic.
 //
-// Both ends build the 80 bytes of protocol C.3 from the schedule, so a desync of any kind is an authentication
-// failure. Usable on host and device: no allocation, no virtual call.
+// Both ends build the 80 bytes of protocol C.3 from the schedule, so a desync of any kind is an
+// authentication failure. Usable on host and device: no allocation, no virtual call.
 #pragma once
 
 #include <array>
@@ -75,7 +76,8 @@ SR_HOST_DEVICE inline Aad aad_of(const RecordContext& c) {
   return out;
 }
 
-/// How a move of `payload_bytes` is cut into segments of `segment_bytes` (the last may be short), each ciphertext||tag.
+/// How a move of `payload_bytes` is cut into segments of `segment_bytes` (the last may be short), each
+/// ciphertext||tag.
 ///
 /// A move of zero bytes is one empty segment: absence is detectable (protocol C.3).
 struct RecordLayout {
@@ -86,7 +88,9 @@ struct RecordLayout {
     return RecordLayout{payload_bytes, segment_bytes};
   }
   SR_HOST_DEVICE constexpr std::uint32_t segments() const {
-    return payload_bytes == 0 ? 1u : static_cast<std::uint32_t>((payload_bytes + segment_bytes - 1) / segment_bytes);
+    return payload_bytes == 0
+               ? 1u
+               : static_cast<std::uint32_t>((payload_bytes + segment_bytes - 1) / segment_bytes);
   }
   SR_HOST_DEVICE constexpr std::uint64_t payload_offset(std::uint32_t segment) const {
     return static_cast<std::uint64_t>(segment) * segment_bytes;

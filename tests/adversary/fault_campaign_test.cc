@@ -1,5 +1,6 @@
 // Claim: whatever is done to the bytes on the wire, a rank gets the exact sum or an error, never a wrong sum.
-// How: every fault kind x step x rank x algorithm, seeded, on loopback sessions of three ranks; exact sums, poisoned
+// How: every fault kind x step x rank x algorithm, seeded, on loopback sessions of three ranks; exact sums,
+// poisoned
 //      outputs, dead sessions and the time to them are asserted.
 #include <atomic>
 #include <cmath>
@@ -10,7 +11,8 @@
 namespace sealring::testing {
 namespace {
 
-//   rank 0 ---- rank 1      the struck rank's outgoing bytes are harmed in one step of the third of five operations
+//   rank 0 ---- rank 1      the struck rank's outgoing bytes are harmed in one step of the third of five
+//   operations
 //       \      /
 //        rank 2
 constexpr std::uint16_t kWorld = 3;
@@ -18,7 +20,8 @@ constexpr int kOps = 5, kStruckOp = 2;
 constexpr std::uint64_t kElements = 3000;
 constexpr auto kOpTimeout = std::chrono::milliseconds(1200);
 
-/// The faults that leave the receiver waiting end at the operation's deadline; all others at the first bad tag.
+/// The faults that leave the receiver waiting end at the operation's deadline; all others at the first bad
+/// tag.
 bool waits_for_deadline(FaultKind kind) {
   return kind == FaultKind::drop || kind == FaultKind::truncate || kind == FaultKind::stall;
 }
@@ -66,9 +69,11 @@ void check_outcome(const Outcome& outcome) {
       ASSERT_EQ(output, expected_sum(op)) << "a wrong sum was returned as right in operation " << op;
       continue;
     }
-    for (const float value : output) ASSERT_TRUE(std::isnan(value)) << "an output of a failed operation is not poisoned";
+    for (const float value : output)
+      ASSERT_TRUE(std::isnan(value)) << "an output of a failed operation is not poisoned";
     for (int later = op; later < kOps; ++later) {
-      ASSERT_FALSE(outcome.results[static_cast<std::size_t>(later)]) << "an operation succeeded after a failure";
+      ASSERT_FALSE(outcome.results[static_cast<std::size_t>(later)])
+          << "an operation succeeded after a failure";
     }
   }
 }
@@ -82,7 +87,8 @@ struct Strike {
 
 void strike(FaultKind kind, const Strike& where, std::uint64_t seed) {
   SCOPED_TRACE(std::string(to_string(kind)) + " " + std::string(to_string(where.algorithm)) + " rank " +
-               std::to_string(where.rank) + " step " + std::to_string(where.step) + " seed " + std::to_string(seed));
+               std::to_string(where.rank) + " step " + std::to_string(where.step) + " seed " +
+               std::to_string(seed));
   auto struck = std::make_shared<std::atomic<std::uint32_t>>(0);
   JobOptions options;
   options.world = kWorld;
@@ -112,8 +118,9 @@ void strike(FaultKind kind, const Strike& where, std::uint64_t seed) {
     for (int op = 0; op < kStruckOp; ++op) EXPECT_TRUE(outcome.results[static_cast<std::size_t>(op)]);
   }
   EXPECT_EQ(failed_ranks, kWorld) << "the session must be dead on every reachable rank";
-  const auto promised = std::chrono::seconds(2) * slow_factor() +
-                        (waits_for_deadline(kind) ? kOpTimeout * slow_factor() : std::chrono::milliseconds(0));
+  const auto promised =
+      std::chrono::seconds(2) * slow_factor() +
+      (waits_for_deadline(kind) ? kOpTimeout * slow_factor() : std::chrono::milliseconds(0));
   EXPECT_LT(took, promised + std::chrono::milliseconds(500) * slow_factor());
 }
 
@@ -137,7 +144,8 @@ TEST_P(SlowFaultCampaign, EveryStepAndRank) { campaign(GetParam()); }
 
 const auto kNamed = [](const ::testing::TestParamInfo<FaultKind>& tested) {
   std::string name(to_string(tested.param));
-  std::replace_if(name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
   return name;
 };
 const auto kKinds = ::testing::ValuesIn(all_fault_kinds().begin(), all_fault_kinds().end());

@@ -1,5 +1,6 @@
-// Claim: no (key, nonce) is ever used twice in a job, whatever operations, groups, epochs and failures it has.
-// How: a cipher decorator records (SHA-256 of key and iv, number) at every seal of every rank and every session.
+// Claim: no (key, nonce) is ever used twice in a job, whatever operations, groups, epochs and failures it
+// has. How: a cipher decorator records (SHA-256 of key and iv, number) at every seal of every rank and every
+// session.
 #include <mutex>
 #include <set>
 
@@ -35,7 +36,8 @@ struct RecordedKey final : DeviceKey {
 
 class RecordingCipher final : public BulkCipher {
  public:
-  explicit RecordingCipher(std::shared_ptr<SealLog> log) : inner_(make_cpu_bulk_cipher()), log_(std::move(log)) {}
+  explicit RecordingCipher(std::shared_ptr<SealLog> log)
+      : inner_(make_cpu_bulk_cipher()), log_(std::move(log)) {}
   Result<std::unique_ptr<DeviceKey>> load(Suite suite, Epoch epoch, const SecretBytes& key,
                                           const SecretBytes& iv) override {
     auto out = std::make_unique<RecordedKey>();
@@ -75,7 +77,8 @@ void work(LocalJob& job, std::uint16_t world, int rounds, const std::string& pre
       tickets.push_back((*group)->all_reduce(tb, tb, {}));
       tickets.push_back(comm.send(tb, static_cast<Rank>((rank + 1) % world), 0));
       std::vector<float> got(700);
-      tickets.push_back(comm.recv({got.data(), 700, DType::f32}, static_cast<Rank>((rank + world - 1) % world), 0));
+      tickets.push_back(
+          comm.recv({got.data(), 700, DType::f32}, static_cast<Rank>((rank + world - 1) % world), 0));
       tickets.push_back(comm.all_gather(ta, {c.data(), c.size(), DType::f32}));
       tickets.push_back(comm.broadcast(ta, 0));
       for (auto& ticket : tickets) {

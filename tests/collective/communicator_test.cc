@@ -1,5 +1,6 @@
-// Claim: every collective of a whole session gives the exact result on every rank, and costs what its schedule says.
-// How: ranks as threads over loopback with real handshakes and keys; small integers make every sum exact.
+// Claim: every collective of a whole session gives the exact result on every rank, and costs what its
+// schedule says. How: ranks as threads over loopback with real handshakes and keys; small integers make every
+// sum exact.
 #include "sealring/collective/communicator.h"
 
 #include <map>
@@ -10,7 +11,9 @@
 namespace sealring::testing {
 namespace {
 
-Tensor tensor_of(Bytes& memory, DType dtype) { return {memory.data(), memory.size() / dtype_bytes(dtype), dtype}; }
+Tensor tensor_of(Bytes& memory, DType dtype) {
+  return {memory.data(), memory.size() / dtype_bytes(dtype), dtype};
+}
 
 Result<void> run(Result<Ticket> ticket) {
   if (!ticket) return tl::unexpected(std::move(ticket).error());
@@ -79,7 +82,8 @@ TEST_P(CommunicatorTest, AllReduceOfEveryTypeAndOp) {
             Tensor source = tensor_of(in, dtype), target = in_place ? source : tensor_of(out, dtype);
             const auto result = run(job.comm(rank).all_reduce(source, target, {redop, 2.0}));
             ASSERT_TRUE(result) << result.error().message();
-            EXPECT_EQ(in_place ? in : out, expected) << to_string(dtype) << " " << to_string(redop) << " x " << elements;
+            EXPECT_EQ(in_place ? in : out, expected)
+                << to_string(dtype) << " " << to_string(redop) << " x " << elements;
             if (!in_place) {
               EXPECT_EQ(in, before);
             }
@@ -95,7 +99,8 @@ TEST_P(CommunicatorTest, AverageIsSumOverWorld) {
   ASSERT_TRUE(job.connected()) << job.first_error();
   job.each([&](Rank rank) {
     std::vector<float> data(777);
-    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(value_at(rank, i) * GetParam().world);
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = static_cast<float>(value_at(rank, i) * GetParam().world);
     const Tensor tensor{data.data(), data.size(), DType::f32};
     ASSERT_TRUE(run(job.comm(rank).all_reduce(tensor, tensor, {RedOp::avg, 1.0})));
     for (std::size_t i = 0; i < data.size(); ++i) {
@@ -114,7 +119,8 @@ TEST_P(CommunicatorTest, ReduceScatterAndAllGather) {
     job.each([&](Rank rank) {
       Bytes in = make_values(DType::f32, rank, elements * world);
       Bytes out(elements * 4);
-      auto result = run(job.comm(rank).reduce_scatter(tensor_of(in, DType::f32), tensor_of(out, DType::f32), {}));
+      auto result =
+          run(job.comm(rank).reduce_scatter(tensor_of(in, DType::f32), tensor_of(out, DType::f32), {}));
       ASSERT_TRUE(result) << result.error().message();
       EXPECT_EQ(out, reduced(DType::f32, RedOp::sum, world, rank * elements, elements));
       Bytes all(elements * 4 * world);
@@ -177,20 +183,22 @@ TEST_P(CommunicatorTest, RootedOpsAllToAllAndBarrier) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Worlds, CommunicatorTest,
-    ::testing::Values(Case{1, Algorithm::ring, Suite::aes_256_gcm}, Case{2, Algorithm::ring, Suite::aes_256_gcm},
-                      Case{2, Algorithm::one_hop, Suite::chacha20_poly1305},
-                      Case{3, Algorithm::ring, Suite::aes_128_gcm}, Case{3, Algorithm::one_hop, Suite::aes_256_gcm},
-                      Case{4, Algorithm::one_hop, Suite::aes_256_gcm}, Case{4, Algorithm::ring, Suite::plain},
-                      Case{3, Algorithm::one_hop, Suite::chained_gmac}),
-    [](const auto& tested) {
-      std::string name = "n" + std::to_string(tested.param.world) + "_" +
-                         std::string(to_string(tested.param.algorithm)) + "_" +
-                         std::string(to_string(tested.param.suite));
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Worlds, CommunicatorTest,
+                         ::testing::Values(Case{1, Algorithm::ring, Suite::aes_256_gcm},
+                                           Case{2, Algorithm::ring, Suite::aes_256_gcm},
+                                           Case{2, Algorithm::one_hop, Suite::chacha20_poly1305},
+                                           Case{3, Algorithm::ring, Suite::aes_128_gcm},
+                                           Case{3, Algorithm::one_hop, Suite::aes_256_gcm},
+                                           Case{4, Algorithm::one_hop, Suite::aes_256_gcm},
+                                           Case{4, Algorithm::ring, Suite::plain},
+                                           Case{3, Algorithm::one_hop, Suite::chained_gmac}),
+                         [](const auto& tested) {
+                           std::string name = "n" + std::to_string(tested.param.world) + "_" +
+                                              std::string(to_string(tested.param.algorithm)) + "_" +
+                                              std::string(to_string(tested.param.suite));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST(Communicator, PointToPointInBothDirectionsAtOnce) {
   JobOptions options;
@@ -290,7 +298,8 @@ TEST(Communicator, CountersEqualTheSchedulesPrediction) {
         std::vector<float> data(elements, 1.0f);
         const Tensor tensor{data.data(), elements, DType::f32};
         ASSERT_TRUE(run(job.comm(rank).all_reduce(tensor, tensor, {})));
-        const ScheduleCost cost = cost_of(make_schedule({Op::all_reduce, algorithm, rank, 4, elements, 0, true}), 4, 1024);
+        const ScheduleCost cost =
+            cost_of(make_schedule({Op::all_reduce, algorithm, rank, 4, elements, 0, true}), 4, 1024);
         predicted.seals += cost.seals;
         predicted.opens += cost.opens;
         predicted.sealed_bytes += cost.sealed_bytes;
@@ -358,9 +367,11 @@ TEST(Communicator, LocalMistakesAreToldAtOnceAndHarmNobody) {
     EXPECT_EQ(comm.broadcast(ten, 2).error().code, Code::invalid_argument);
     EXPECT_EQ(comm.send(ten, rank, 0).error().code, Code::invalid_argument);
     EXPECT_EQ(comm.reduce_scatter(nine, ten, {}).error().code, Code::invalid_argument);
-    EXPECT_EQ(comm.all_reduce({data.data(), 10, DType::i32}, {data.data(), 10, DType::i32}, {RedOp::premul_sum, 2})
-                  .error().code,
-              Code::unsupported);
+    EXPECT_EQ(
+        comm.all_reduce({data.data(), 10, DType::i32}, {data.data(), 10, DType::i32}, {RedOp::premul_sum, 2})
+            .error()
+            .code,
+        Code::unsupported);
     const auto result = run(comm.all_reduce(ten, ten, {}));
     EXPECT_TRUE(result) << result.error().message();
   });

@@ -32,7 +32,8 @@ struct JobOptions {
   CommConfig config;
   bool study = false;  ///< the study's identity: needed for suite plain
   bool tcp = false;
-  std::function<std::unique_ptr<Transport>(Rank, std::unique_ptr<Transport>)> wrap;  ///< a decorator for one rank
+  std::function<std::unique_ptr<Transport>(Rank, std::unique_ptr<Transport>)>
+      wrap;  ///< a decorator for one rank
   std::function<std::shared_ptr<BulkCipher>(Rank)> cipher;
 };
 
@@ -119,8 +120,10 @@ inline int value_at(Rank rank, std::uint64_t index) {
 inline void put_value(DType dtype, std::byte* at, int value) {
   const auto put = [at](auto typed) { std::memcpy(at, &typed, sizeof typed); };
   switch (dtype) {
-    case DType::f32: return put(static_cast<float>(value));
-    case DType::f64: return put(static_cast<double>(value));
+    case DType::f32:
+      return put(static_cast<float>(value));
+    case DType::f64:
+      return put(static_cast<double>(value));
     case DType::bf16: {
       const float wide = static_cast<float>(value);
       std::uint32_t bits = 0;
@@ -134,19 +137,26 @@ inline void put_value(DType dtype, std::byte* at, int value) {
       const int mantissa = (value - (1 << exponent)) << (10 - exponent);
       return put(static_cast<std::uint16_t>(((exponent + 15) << 10) | mantissa));
     }
-    case DType::i8: return put(static_cast<std::int8_t>(value));
-    case DType::i16: return put(static_cast<std::int16_t>(value));
-    case DType::i32: return put(static_cast<std::int32_t>(value));
-    case DType::i64: return put(static_cast<std::int64_t>(value));
-    case DType::u8: return put(static_cast<std::uint8_t>(value));
-    case DType::boolean: return put(static_cast<std::uint8_t>(value != 0));
+    case DType::i8:
+      return put(static_cast<std::int8_t>(value));
+    case DType::i16:
+      return put(static_cast<std::int16_t>(value));
+    case DType::i32:
+      return put(static_cast<std::int32_t>(value));
+    case DType::i64:
+      return put(static_cast<std::int64_t>(value));
+    case DType::u8:
+      return put(static_cast<std::uint8_t>(value));
+    case DType::boolean:
+      return put(static_cast<std::uint8_t>(value != 0));
   }
 }
 
 inline Bytes make_values(DType dtype, Rank rank, std::uint64_t elements, std::uint64_t first = 0) {
   const std::uint32_t bytes = dtype_bytes(dtype);
   Bytes out(elements * bytes);
-  for (std::uint64_t i = 0; i < elements; ++i) put_value(dtype, out.data() + i * bytes, value_at(rank, first + i));
+  for (std::uint64_t i = 0; i < elements; ++i)
+    put_value(dtype, out.data() + i * bytes, value_at(rank, first + i));
   return out;
 }
 

@@ -1,5 +1,6 @@
 // Claim: the vector AES path gives the standard's bytes, or is absent; it is never something else.
-// How: every length 0..600 and lengths around 4 KiB and 256 KiB against OpenSSL, both key sizes; flipped bits change
+// How: every length 0..600 and lengths around 4 KiB and 256 KiB against OpenSSL, both key sizes; flipped bits
+// change
 //      the computed tag.
 #include "sealring/device/cpu/vaes_gcm.h"
 

@@ -1,5 +1,6 @@
-// Claim: real processes over TCP survive each other: a killed peer is told within 2 s, a stopped one by the deadline.
-// How: forked ranks with a file store; SIGKILL and SIGSTOP in the middle of a stream of operations; every survivor's
+// Claim: real processes over TCP survive each other: a killed peer is told within 2 s, a stopped one by the
+// deadline. How: forked ranks with a file store; SIGKILL and SIGSTOP in the middle of a stream of operations;
+// every survivor's
 //      error code, its time, and its poisoned output come back through a pipe.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,9 +22,9 @@ namespace {
 //        rank 2
 struct Report {
   std::uint16_t rank = 0;
-  std::uint16_t code = 0;       ///< Code of the first failed operation, 0: none
-  std::uint16_t poisoned = 0;   ///< 1: the failed output was NaN throughout
-  std::uint16_t refuses = 0;    ///< 1: the following call was refused with the same code
+  std::uint16_t code = 0;      ///< Code of the first failed operation, 0: none
+  std::uint16_t poisoned = 0;  ///< 1: the failed output was NaN throughout
+  std::uint16_t refuses = 0;   ///< 1: the following call was refused with the same code
   std::uint64_t failed_at_ns = 0;
   std::uint64_t ops = 0;
 };
@@ -101,7 +102,8 @@ class ProcessJob {
     while (true) {
       std::fill(data.begin(), data.end(), 1.0f);
       auto ticket = comm->all_reduce(tensor, tensor, {});
-      const auto result = ticket ? ticket->wait(Deadline::in(std::chrono::minutes(2))) : tl::unexpected(ticket.error());
+      const auto result =
+          ticket ? ticket->wait(Deadline::in(std::chrono::minutes(2))) : tl::unexpected(ticket.error());
       if (result) {
         if (data[0] != static_cast<float>(world_) || data.back() != static_cast<float>(world_)) _exit(9);
         ++report.ops;
@@ -133,7 +135,8 @@ void expect_survivors(ProcessJob& job, std::uint64_t struck_ns, std::chrono::mil
         << "SR-E" << report.code;
     EXPECT_EQ(report.poisoned, 1);
     EXPECT_EQ(report.refuses, 1);
-    EXPECT_LT(report.failed_at_ns - struck_ns, static_cast<std::uint64_t>(promised / std::chrono::nanoseconds(1)));
+    EXPECT_LT(report.failed_at_ns - struck_ns,
+              static_cast<std::uint64_t>(promised / std::chrono::nanoseconds(1)));
   }
 }
 

@@ -7,7 +7,8 @@
 namespace sealring {
 namespace {
 
-/// The library's table of functions for this processor; nullptr without VAES and AVX-512. Made once, never written again.
+/// The library's table of functions for this processor; nullptr without VAES and AVX-512. Made once, never
+/// written again.
 IMB_MGR* manager() {
   static IMB_MGR* const instance = []() -> IMB_MGR* {
     IMB_MGR* made = alloc_mb_mgr(0);
@@ -54,13 +55,17 @@ class IpsecMbGcm final : public VaesGcm {
     gcm_context_data state{};
     const bool short_key = suite_ == Suite::aes_128_gcm;
     if (sealing && short_key) {
-      IMB_AES128_GCM_ENC(manager(), expanded(), &state, to, from, in.size(), iv, extra, aad.size(), mac, tag.size());
+      IMB_AES128_GCM_ENC(manager(), expanded(), &state, to, from, in.size(), iv, extra, aad.size(), mac,
+                         tag.size());
     } else if (sealing) {
-      IMB_AES256_GCM_ENC(manager(), expanded(), &state, to, from, in.size(), iv, extra, aad.size(), mac, tag.size());
+      IMB_AES256_GCM_ENC(manager(), expanded(), &state, to, from, in.size(), iv, extra, aad.size(), mac,
+                         tag.size());
     } else if (short_key) {
-      IMB_AES128_GCM_DEC(manager(), expanded(), &state, to, from, in.size(), iv, extra, aad.size(), mac, tag.size());
+      IMB_AES128_GCM_DEC(manager(), expanded(), &state, to, from, in.size(), iv, extra, aad.size(), mac,
+                         tag.size());
     } else {
-      IMB_AES256_GCM_DEC(manager(), expanded(), &state, to, from, in.size(), iv, extra, aad.size(), mac, tag.size());
+      IMB_AES256_GCM_DEC(manager(), expanded(), &state, to, from, in.size(), iv, extra, aad.size(), mac,
+                         tag.size());
     }
     secure_wipe(std::as_writable_bytes(std::span(&state, 1)));
     return tag;
