@@ -278,7 +278,8 @@ TEST_F(SecretMount, nothing_outside_of_the_mount_is_reached) {
   refused(path("job.key"));
   relink("job.key", "..data/job.key");
   ASSERT_TRUE(JobKey::read(path("job.key")));
-  for (const std::string target : {"real", "/tmp", "../x", "..", path("real").c_str(), "..2024_01_02/"}) {
+  for (const std::string& target :
+       std::vector<std::string>{"real", "/tmp", "../x", "..", path("real"), "..2024_01_02/"}) {
     relink("..data", target);
     refused(path("job.key"));
   }

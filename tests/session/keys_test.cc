@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <thread>
+
 #include "../crypto/vector_file.h"
 #include "sealring/session/handshake.h"
 
@@ -76,6 +79,25 @@ TEST(Keys, a_session_derives_the_world_group_id) {
   EXPECT_EQ(session.world_group().members(), (std::vector<Rank>{0, 1, 2}));
   EXPECT_EQ(to_hex(session.pair_secret(0).view()), inputs.cases[0].text("xp0"));
   EXPECT_EQ(to_hex(session.pair_secret(2).view()), inputs.cases[0].text("xp2"));
+}
+
+TEST(Keys, threads_take_different_chains_at_once) {
+  const Inputs inputs;
+  const auto group = inputs.group(Suite::aes_256_gcm);
+  const std::string mac = to_hex(inputs.group(Suite::aes_256_gcm)->connection_mac(1, 0).view());
+  std::array<std::string, 4> keys, macs;
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < keys.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const Kind kind = i / 2 == 0 ? Kind::pair : Kind::p2p;
+      KeyChain chain = i % 2 == 0 ? group->take_chain(kind, 1, 0) : group->take_chain(kind, 0, 1);
+      keys[i] = to_hex(chain.next().key.view());
+      macs[i] = to_hex(group->connection_mac(1, 0).view());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::set<std::string>(keys.begin(), keys.end()).size(), keys.size());
+  for (const std::string& got : macs) EXPECT_EQ(got, mac);
 }
 
 TEST(KeysDeath, a_chain_is_given_once) {
