@@ -8,7 +8,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sealring;
   ProofAnswer answer{};
-  std::transform(data, data + std::min(size, answer.size()), answer.begin(), [](std::uint8_t b) { return std::byte{b}; });
+  std::transform(data, data + std::min(size, answer.size()), answer.begin(),
+                 [](std::uint8_t b) { return std::byte{b}; });
   const std::array<std::byte, 32> key{std::byte{1}};
   const ProofChallenge challenge{};
   if (check_answer(answer, challenge, key)) std::abort();  // a forgery of HMAC-SHA256

@@ -1,4 +1,4 @@
-// Claim: the store server's request parser and the client's reply header never run past their input or their caps.
+// Claim: the store's parsers of requests and replies never run past their input or their caps.
 // How: a byte stream is cut into requests as the server does it; what parses must encode to the same bytes.
 #include <algorithm>
 #include <cstdlib>
@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   while (parse_store_request(rest, request, used_bytes) == ParseState::complete) {
     if (used_bytes == 0 || used_bytes > rest.size() || used_bytes > kStoreRequestBytesMax) std::abort();
     const Bytes again = request.encode();
-    if (!std::equal(again.begin(), again.end(), rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(used_bytes))) {
+    if (!std::equal(again.begin(), again.end(), rest.begin(),
+                    rest.begin() + static_cast<std::ptrdiff_t>(used_bytes))) {
       std::abort();
     }
     rest = rest.subspan(used_bytes);

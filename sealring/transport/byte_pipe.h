@@ -68,8 +68,8 @@ class BytePipe {
     read_.store(done + count);
     return count;
   }
-  /// Says that this side is going to sleep, then looks once more: the other side may have moved before it could see
-  /// the flag. Gives what readable() (writable()) is after that.
+  /// Says that this side is going to sleep, then looks once more: the other side may have moved before it
+  /// could see the flag. Gives what readable() (writable()) is after that.
   std::size_t arm_reader() {
     reader_waits_.store(true);
     return readable();

@@ -1,7 +1,7 @@
 // The connection proof of protocol A.4: bytes in, bytes out, no I/O.
 //
-// acceptor: challenge[32]; connector: fields[64] || HMAC-SHA256(CONN[i->j], L("conn") || challenge || fields);
-// acceptor: HMAC-SHA256(CONN[j->i], L("conn-ok") || challenge || fields). i connects, j accepts.
+// acceptor: challenge[32]; connector: fields[64] || HMAC-SHA256(CONN[i->j], L("conn") || challenge ||
+// fields); acceptor: HMAC-SHA256(CONN[j->i], L("conn-ok") || challenge || fields). i connects, j accepts.
 #pragma once
 
 #include <array>
@@ -35,7 +35,8 @@ struct ProofFields {
 
 /// The connector's 96 bytes. `mac_key` is CONN[i->j].
 ProofAnswer make_answer(const ProofFields& fields, const ProofChallenge& challenge, ByteView mac_key);
-/// The fields of an answer, before any key is known: layout, ranges, kind (pair, p2p, ctl), lane 0 unless pair, zeros.
+/// The fields of an answer, before any key is known: layout, ranges, kind (pair, p2p, ctl), lane 0 unless
+/// pair, zeros.
 std::optional<ProofFields> parse_answer(const ProofAnswer& answer);
 /// `mac_key` is CONN[i->j]. Constant time.
 bool check_answer(const ProofAnswer& answer, const ProofChallenge& challenge, ByteView mac_key);

@@ -6,8 +6,8 @@ namespace sealring {
 namespace {
 
 constexpr const char* kStage = "transport.exchange";
-/// The most bytes that one direction moves before the other gets its turn: large enough that a system call costs
-/// nothing beside its copy, small enough that what is under way stays in the cores' caches.
+/// The most bytes that one direction moves before the other gets its turn: large enough that a system call
+/// costs nothing beside its copy, small enough that what is under way stays in the cores' caches.
 constexpr std::size_t kTurnBytes = 256 * 1024;
 
 /// One stream of this exchange with the moves that use it, in order.
@@ -44,9 +44,13 @@ Result<bool> send_turn(Lanes& lanes) {
   const ByteView turn = lanes.piece.first(std::min(lanes.piece.size(), kTurnBytes));
   const PipeStep step = lanes.stream->write_some(turn);
   switch (step.state) {
-    case PipeStep::State::would_block: lanes.write_blocked = true; return false;
-    case PipeStep::State::moved: break;
-    default: return fail(ended(lanes, step.state, "was sending"));
+    case PipeStep::State::would_block:
+      lanes.write_blocked = true;
+      return false;
+    case PipeStep::State::moved:
+      break;
+    default:
+      return fail(ended(lanes, step.state, "was sending"));
   }
   lanes.piece = lanes.piece.subspan(step.bytes);
   lanes.write_blocked = step.bytes < turn.size();
@@ -71,9 +75,13 @@ Result<bool> receive_turn(Lanes& lanes) {
   const auto turn = lanes.buffer.first(std::min(lanes.buffer.size(), kTurnBytes));
   const PipeStep step = lanes.stream->read_some(turn);
   switch (step.state) {
-    case PipeStep::State::would_block: lanes.read_blocked = true; return false;
-    case PipeStep::State::moved: break;
-    default: return fail(ended(lanes, step.state, "was receiving"));
+    case PipeStep::State::would_block:
+      lanes.read_blocked = true;
+      return false;
+    case PipeStep::State::moved:
+      break;
+    default:
+      return fail(ended(lanes, step.state, "was receiving"));
   }
   lanes.buffer = lanes.buffer.subspan(step.bytes);
   if (lanes.buffer.empty()) {
@@ -107,12 +115,12 @@ Result<std::vector<Lanes>> gather(std::span<const Send> sends, std::span<const R
   };
   for (const Send& send : sends) {
     SR_CHECK(send.source != nullptr);
-    SR_TRY(Lanes* lanes, lanes_of(send.stream));
+    SR_TRY(Lanes * lanes, lanes_of(send.stream));
     lanes->sources.push_back(send.source);
   }
   for (const Recv& recv : recvs) {
     SR_CHECK(recv.sink != nullptr);
-    SR_TRY(Lanes* lanes, lanes_of(recv.stream));
+    SR_TRY(Lanes * lanes, lanes_of(recv.stream));
     lanes->sinks.push_back(recv.sink);
   }
   return all;
@@ -145,7 +153,8 @@ Result<void> wait_for_any(std::vector<Lanes>& all, std::vector<Interest>& intere
     wanted = wanted || interests[i].want_read || interests[i].want_write;
   }
   if (!wanted) {
-    return fail(Code::invalid_argument, kStage, "every remaining sink waits for another one and nothing is left to send",
+    return fail(Code::invalid_argument, kStage,
+                "every remaining sink waits for another one and nothing is left to send",
                 "a sink may hold only while another sink of the exchange can advance");
   }
   SR_TRY(waiter.wait(interests, deadline));
@@ -158,8 +167,8 @@ Result<void> wait_for_any(std::vector<Lanes>& all, std::vector<Interest>& intere
 
 }  // namespace
 
-Result<void> run_exchange(std::span<const Send> sends, std::span<const Recv> recvs, const ExchangeHooks& hooks,
-                          Deadline deadline) {
+Result<void> run_exchange(std::span<const Send> sends, std::span<const Recv> recvs,
+                          const ExchangeHooks& hooks, Deadline deadline) {
   if (hooks.aborted->load(std::memory_order_acquire)) return fail(transport_aborted(kStage));
   SR_TRY(std::vector<Lanes> all, gather(sends, recvs, hooks));
   std::vector<Interest> interests(all.size());

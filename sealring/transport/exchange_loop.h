@@ -1,4 +1,4 @@
-// The loop behind exchange(): one thread that keeps sending and receiving at once, over any nonblocking streams.
+// The loop behind exchange(): one thread that sends and receives at once, over any nonblocking streams.
 #pragma once
 
 #include <atomic>
@@ -56,8 +56,8 @@ struct ExchangeHooks {
 };
 
 /// Transport::exchange over `hooks`; see there.
-Result<void> run_exchange(std::span<const Send> sends, std::span<const Recv> recvs, const ExchangeHooks& hooks,
-                          Deadline deadline);
+Result<void> run_exchange(std::span<const Send> sends, std::span<const Recv> recvs,
+                          const ExchangeHooks& hooks, Deadline deadline);
 
 /// "rank 2" or "ranks 2, 3"; for messages.
 std::string name_ranks(std::vector<Rank> ranks);

@@ -26,10 +26,10 @@ constexpr NamedFault kFaults[] = {
     {FaultKind::stall, "stall"},
     {FaultKind::close, "close"},
 };
-constexpr FaultKind kKinds[] = {FaultKind::flip_bit,      FaultKind::flip_tag_bit, FaultKind::drop,
-                                FaultKind::duplicate,     FaultKind::reorder,      FaultKind::replay_previous,
-                                FaultKind::truncate,      FaultKind::inject,       FaultKind::splice_stream,
-                                FaultKind::reflect,       FaultKind::stall,        FaultKind::close};
+constexpr FaultKind kKinds[] = {FaultKind::flip_bit,  FaultKind::flip_tag_bit, FaultKind::drop,
+                                FaultKind::duplicate, FaultKind::reorder,      FaultKind::replay_previous,
+                                FaultKind::truncate,  FaultKind::inject,       FaultKind::splice_stream,
+                                FaultKind::reflect,   FaultKind::stall,        FaultKind::close};
 static_assert(std::size(kKinds) == std::size(kFaults));
 
 constexpr std::size_t kReceivedMax = 64;  ///< buffers a stream that a reflection may choose from
@@ -68,7 +68,8 @@ class FaultyTransport final : public Transport {
   void close_group(const std::array<std::byte, 8>& group) noexcept override { inner_->close_group(group); }
   Result<void> exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream& stream,
                         Deadline deadline) override;
-  Result<std::size_t> wait_readable(std::span<const StreamId> streams, std::size_t bytes, Deadline deadline) override {
+  Result<std::size_t> wait_readable(std::span<const StreamId> streams, std::size_t bytes,
+                                    Deadline deadline) override {
     return inner_->wait_readable(streams, bytes, deadline);
   }
   Result<std::unique_ptr<ControlStreams>> control_streams() override { return inner_->control_streams(); }
@@ -105,8 +106,8 @@ class FaultyTransport final : public Transport {
   std::map<StreamId, std::deque<Bytes>> received_;
 };
 
-Result<void> FaultyTransport::exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream& stream,
-                                       Deadline deadline) {
+Result<void> FaultyTransport::exchange(std::span<const Send> sends, std::span<const Recv> recvs,
+                                       Stream& stream, Deadline deadline) {
   FaultyExchange exchange;
   std::map<StreamId, PieceLog> previous;
   std::map<StreamId, std::deque<Bytes>> received;
@@ -127,8 +128,8 @@ Result<void> FaultyTransport::exchange(std::span<const Send> sends, std::span<co
   exchange.struck = struck_.get();
   std::map<StreamId, std::size_t> moves;
   for (std::size_t i = 0; i < sends.size(); ++i) {
-    exchange.sources.push_back(std::make_unique<FaultySource>(*sends[i].source, sends[i].stream,
-                                                              moves[sends[i].stream]++, faults_of(op, i), exchange));
+    exchange.sources.push_back(std::make_unique<FaultySource>(
+        *sends[i].source, sends[i].stream, moves[sends[i].stream]++, faults_of(op, i), exchange));
   }
   std::vector<std::unique_ptr<RecordingSink>> sinks;
   std::vector<Recv> recorded;
@@ -146,7 +147,8 @@ Result<void> FaultyTransport::exchange(std::span<const Send> sends, std::span<co
 Result<void> FaultyTransport::run(FaultyExchange& exchange, std::uint64_t op, std::span<const Send> sends,
                                   std::span<const Recv> recvs, Stream& stream, Deadline deadline) {
   std::vector<Send> harmed;
-  for (std::size_t i = 0; i < sends.size(); ++i) harmed.push_back({sends[i].stream, exchange.sources[i].get()});
+  for (std::size_t i = 0; i < sends.size(); ++i)
+    harmed.push_back({sends[i].stream, exchange.sources[i].get()});
   for (const Fault& fault : faults_) {
     const bool here = fault.op_index == op && fault.move_index < sends.size();
     if (here && fault.kind == FaultKind::splice_stream) {

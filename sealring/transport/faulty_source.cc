@@ -38,12 +38,11 @@ const Fault* FaultySource::fault_at(std::size_t index) const {
 }
 
 /// An owned copy of the next honest piece: what is swapped or replayed outlives the sealer's buffer.
-Result<std::optional<Bytes>> FaultySource::pull() {
+Result<Bytes> FaultySource::pull() {
   SR_TRY(const ByteView view, inner_.next());
-  if (view.empty()) return std::nullopt;
   Bytes piece = to_bytes(view);
-  exchange_.sent[stream_][{ordinal_, pulled_++}] = piece;
-  return std::optional<Bytes>(std::move(piece));
+  if (!piece.empty()) exchange_.sent[stream_][{ordinal_, pulled_++}] = piece;
+  return piece;
 }
 
 Result<void> FaultySource::refill() {
@@ -55,25 +54,25 @@ Result<void> FaultySource::refill() {
                                      [](const Fault& fault) { return fault.kind == FaultKind::truncate; });
   if (truncated) return refill_truncated();
   const Fault* fault = fault_at(pulled_);
-  SR_TRY(std::optional<Bytes> piece, pull());
-  if (!piece) {
+  SR_TRY(Bytes piece, pull());
+  if (piece.empty()) {
     ended_ = true;
     return {};
   }
-  if (fault != nullptr) return strike(*fault, std::move(*piece));
-  ready_.push_back(std::move(*piece));
+  if (fault != nullptr) return strike(*fault, std::move(piece));
+  ready_.push_back(std::move(piece));
   return {};
 }
 
 /// Every piece waits for its successor; the one that has none is not sent.
 Result<void> FaultySource::refill_truncated() {
-  SR_TRY(std::optional<Bytes> piece, pull());
-  if (!piece) {
+  SR_TRY(Bytes piece, pull());
+  if (piece.empty()) {
     ended_ = true;
-    if (held_) struck();
+    if (!held_.empty()) struck();
     return {};
   }
-  if (held_) ready_.push_back(std::move(*held_));
+  if (!held_.empty()) ready_.push_back(std::move(held_));
   held_ = std::move(piece);
   return {};
 }
@@ -85,13 +84,16 @@ Result<void> FaultySource::strike(const Fault& fault, Bytes piece) {
       flip(fault, piece, fault.kind == FaultKind::flip_tag_bit);
       ready_.push_back(std::move(piece));
       return {};
-    case FaultKind::drop: struck(); return {};
+    case FaultKind::drop:
+      struck();
+      return {};
     case FaultKind::duplicate:
       struck();
       ready_.push_back(piece);
       ready_.push_back(std::move(piece));
       return {};
-    case FaultKind::reorder: return swap_with_next(std::move(piece));
+    case FaultKind::reorder:
+      return swap_with_next(std::move(piece));
     case FaultKind::replay_previous: {
       const auto stream = exchange_.previous->find(stream_);
       Bytes old = piece;  // nothing to replay: the piece goes as it is, and nothing was struck
@@ -132,7 +134,8 @@ Result<void> FaultySource::strike(const Fault& fault, Bytes piece) {
       if (closer == nullptr) exchange_.inner->close_group(stream_.group);
       return fail(peer_lost(stream_.peer, "transport.exchange", "the stream to it was closed"));
     }
-    case FaultKind::truncate: break;  // refill_truncated
+    case FaultKind::truncate:
+      break;  // refill_truncated
   }
   ready_.push_back(std::move(piece));
   return {};
@@ -149,20 +152,20 @@ void FaultySource::flip(const Fault& fault, Bytes& piece, bool in_tag) {
 }
 
 Result<void> FaultySource::swap_with_next(Bytes piece) {
-  SR_TRY(std::optional<Bytes> following, pull());
-  if (!following) {  // nobody to swap with: held back for ever
+  SR_TRY(Bytes following, pull());
+  if (following.empty()) {  // nobody to swap with: held back for ever
     ended_ = true;
     struck();
     return {};
   }
-  if (*following != piece) struck();
-  ready_.push_back(std::move(*following));
+  if (following != piece) struck();
+  ready_.push_back(std::move(following));
   ready_.push_back(std::move(piece));
   return {};
 }
 
-/// Swaps with the piece at the same place (else the last before it) of a send on another stream. False when there is
-/// none whose bytes differ: a multicast move has the same bytes on every stream.
+/// Swaps with the piece at the same place (else the last before it) of a send on another stream. False when
+/// there is none whose bytes differ: a multicast move has the same bytes on every stream.
 Result<bool> FaultySource::swap_with_other_stream(const Fault& fault, Bytes& piece) {
   std::vector<FaultySource*> others;
   for (const auto& source : exchange_.sources) {
@@ -186,7 +189,8 @@ void FaultySource::replace(Bytes piece, Bytes other) {
   ready_.push_back(std::move(other));
 }
 
-/// The newest buffer of this size that came from the peer on the same stream; else its last bytes; else random ones.
+/// The newest buffer of this size that came from the peer on the same stream; else its last bytes; else
+/// random ones.
 Bytes FaultySource::reflection(const Fault& fault, std::size_t bytes) const {
   const auto found = exchange_.received->find(stream_);
   if (found == exchange_.received->end()) return random_of(fault.seed, bytes);
@@ -194,7 +198,8 @@ Bytes FaultySource::reflection(const Fault& fault, std::size_t bytes) const {
     if (buffer->size() == bytes) return *buffer;
   }
   for (auto buffer = found->second.rbegin(); buffer != found->second.rend(); ++buffer) {
-    if (buffer->size() > bytes) return Bytes(buffer->end() - static_cast<std::ptrdiff_t>(bytes), buffer->end());
+    if (buffer->size() > bytes)
+      return Bytes(buffer->end() - static_cast<std::ptrdiff_t>(bytes), buffer->end());
   }
   return random_of(fault.seed, bytes);
 }

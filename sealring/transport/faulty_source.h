@@ -3,7 +3,6 @@
 
 #include <deque>
 #include <map>
-#include <optional>
 #include <memory>
 #include <random>
 #include <set>
@@ -13,7 +12,8 @@
 
 namespace sealring {
 
-/// The place of a piece among those of one exchange on one stream: (the move on the stream, the piece in the move).
+/// The place of a piece among those of one exchange on one stream: (the move on the stream, the piece in the
+/// move).
 using PiecePlace = std::pair<std::size_t, std::size_t>;
 using PieceLog = std::map<PiecePlace, Bytes>;
 
@@ -37,8 +37,8 @@ class FaultySource final : public WireSource {
       : inner_(inner), stream_(stream), ordinal_(ordinal), faults_(std::move(faults)), exchange_(exchange) {}
 
   Result<ByteView> next() override;
-  /// Takes and harms pieces ahead of the wire until piece `index` is ready: what two streams swap must not depend on
-  /// which of them is faster.
+  /// Takes and harms pieces ahead of the wire until piece `index` is ready: what two streams swap must not
+  /// depend on which of them is faster.
   Result<void> prepare(std::size_t index);
   const StreamId& stream() const { return stream_; }
 
@@ -46,7 +46,7 @@ class FaultySource final : public WireSource {
   Result<void> refill();
   Result<void> refill_truncated();
   Result<void> strike(const Fault& fault, Bytes piece);
-  Result<std::optional<Bytes>> pull();
+  Result<Bytes> pull();  ///< empty: no more pieces
   const Fault* fault_at(std::size_t index) const;
   void flip(const Fault& fault, Bytes& piece, bool in_tag);
   Result<void> swap_with_next(Bytes piece);
@@ -61,7 +61,7 @@ class FaultySource final : public WireSource {
   const std::vector<Fault> faults_;
   FaultyExchange& exchange_;
   std::deque<Bytes> ready_;
-  std::optional<Bytes> held_;  ///< truncate: a piece whose successor is not known yet
+  Bytes held_;  ///< truncate: a piece whose successor is not known yet
   std::size_t pulled_ = 0;
   bool ended_ = false, swapping_ = false;
   Bytes current_;

@@ -1,4 +1,5 @@
-// A store in one directory that all ranks see: an entry is a file that appears whole, a counter a file under flock.
+// A store in a directory that all ranks see: an entry is a file that appears whole, a counter one under
+// flock.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -24,8 +25,8 @@ constexpr std::chrono::seconds kLockMax{10};
 std::string escape(const std::string& key) {
   std::string name;
   for (const char c : key) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-                       c == '_' || c == '-';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == '-';
     if (plain) {
       name += c;
     } else {
@@ -52,7 +53,8 @@ bool write_all(const Fd& fd, ByteView bytes) {
   return true;
 }
 
-/// At most `bytes_max + 1` bytes: one more shows that the file is too large. nullopt with errno set on failure.
+/// At most `bytes_max + 1` bytes: one more shows that the file is too large. nullopt with errno set on
+/// failure.
 std::optional<Bytes> read_all(const Fd& fd, std::size_t bytes_max) {
   Bytes bytes(bytes_max + 1);
   std::size_t there = 0;
@@ -107,7 +109,8 @@ class FileStore final : public Store {
     std::optional<Bytes> bytes = read_all(fd, kValueBytesMax);
     if (!bytes) return fail(file_error(errno, "store.get", "reading " + path));
     if (bytes->size() > kValueBytesMax) {
-      return fail(Code::store, "store.get", path + " is over the limit of " + std::to_string(kValueBytesMax) + " bytes");
+      return fail(Code::store, "store.get",
+                  path + " is over the limit of " + std::to_string(kValueBytesMax) + " bytes");
     }
     return bytes;
   }
@@ -160,7 +163,8 @@ class FileStore final : public Store {
     while (true) {
       Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
       if (!fd.valid()) return fail(file_error(errno, "store.add", "opening " + path));
-      struct stat opened{}, named{};
+      struct stat opened {
+      }, named{};
       if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
         // It may have been removed, and made anew, between the opening and the lock.
         const bool same = ::fstat(fd.get(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
@@ -169,7 +173,8 @@ class FileStore final : public Store {
       } else if (errno != EWOULDBLOCK && errno != EINTR) {
         return fail(file_error(errno, "store.add", "locking " + path));
       }
-      if (deadline.expired()) return fail(Code::store, "store.add", path + " was locked for 10 s by another process");
+      if (deadline.expired())
+        return fail(Code::store, "store.add", path + " was locked for 10 s by another process");
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
@@ -184,8 +189,9 @@ Result<std::unique_ptr<Store>> make_file_store(const std::string& directory) {
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return fail(file_error(errno, "store.open", "making the directory " + directory));
   }
-  struct stat info{};
-  if (::stat(directory.c_str(), &info) != 0) return fail(file_error(errno, "store.open", "looking at " + directory));
+  struct stat info {};
+  if (::stat(directory.c_str(), &info) != 0)
+    return fail(file_error(errno, "store.open", "looking at " + directory));
   if (!S_ISDIR(info.st_mode)) return fail(Code::store, "store.open", directory + " is not a directory");
   if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) {
     return fail(file_error(errno, "store.open", "writing to " + directory));

@@ -64,10 +64,12 @@ std::optional<Wish> parse_wish(std::string_view text) {
 std::vector<InterfaceAddress> filter(const Wish& wish, std::span<const InterfaceAddress> candidates) {
   std::vector<InterfaceAddress> out;
   if (wish.exclude) {
-    std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(out), [&](const InterfaceAddress& candidate) {
-      return std::none_of(wish.names.begin(), wish.names.end(),
-                          [&](const std::string& name) { return wish.fits(candidate.name, name); });
-    });
+    std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(out),
+                 [&](const InterfaceAddress& candidate) {
+                   return std::none_of(wish.names.begin(), wish.names.end(), [&](const std::string& name) {
+                     return wish.fits(candidate.name, name);
+                   });
+                 });
     return out;
   }
   for (const std::string& name : wish.names) {
@@ -82,16 +84,16 @@ std::vector<InterfaceAddress> filter(const Wish& wish, std::span<const Interface
 }
 
 const InterfaceAddress* find_host(std::span<const InterfaceAddress> candidates, const std::string& host) {
-  const auto found = std::find_if(candidates.begin(), candidates.end(), [&](const InterfaceAddress& candidate) {
-    return candidate.address.host() == host;
-  });
+  const auto found =
+      std::find_if(candidates.begin(), candidates.end(),
+                   [&](const InterfaceAddress& candidate) { return candidate.address.host() == host; });
   return found == candidates.end() ? nullptr : &*found;
 }
 
 const InterfaceAddress* find_loopback(std::span<const InterfaceAddress> candidates, bool loopback) {
-  const auto found = std::find_if(candidates.begin(), candidates.end(), [&](const InterfaceAddress& candidate) {
-    return candidate.address.loopback() == loopback;
-  });
+  const auto found = std::find_if(
+      candidates.begin(), candidates.end(),
+      [&](const InterfaceAddress& candidate) { return candidate.address.loopback() == loopback; });
   return found == candidates.end() ? nullptr : &*found;
 }
 
@@ -106,7 +108,8 @@ Result<std::vector<InterfaceAddress>> list_interfaces() {
   std::vector<InterfaceAddress> out;
   for (const int family : {AF_INET, AF_INET6}) {
     for (const ifaddrs* at = found; at != nullptr; at = at->ifa_next) {
-      if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != family || (at->ifa_flags & IFF_UP) == 0) continue;
+      if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != family || (at->ifa_flags & IFF_UP) == 0)
+        continue;
       InterfaceAddress candidate;
       candidate.name = at->ifa_name;
       candidate.address.bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
@@ -134,7 +137,8 @@ Reach find_reach(const std::string& host) {
     // Connecting a datagram socket sends nothing; it makes the system choose the way.
     const Fd fd(::socket(address.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!fd.valid()) continue;
-    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.bytes) != 0) continue;
+    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.bytes) != 0)
+      continue;
     const SocketAddress source = local_address(fd);
     if (source.loopback() && !reach.means_loopback) continue;
     reach.source_host = source.host();
@@ -143,8 +147,8 @@ Reach find_reach(const std::string& host) {
   return reach;
 }
 
-Result<InterfaceAddress> choose_interface(const std::string& wish_text, std::span<const InterfaceAddress> candidates,
-                                          const Reach& reach) {
+Result<InterfaceAddress> choose_interface(const std::string& wish_text,
+                                          std::span<const InterfaceAddress> candidates, const Reach& reach) {
   if (!wish_text.empty()) {
     if (const auto literal = resolve(wish_text, 0, true, Code::interface_name, kStage)) {
       if (const auto* found = find_host(candidates, literal->front().host())) return *found;

@@ -1,4 +1,4 @@
-// n ranks as threads of one process: every stream is two rings in memory, every rank has two signals to sleep on.
+// n ranks as threads of one process: a stream is two rings in memory, a rank has two signals to sleep on.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -57,7 +57,8 @@ class LoopStream final : public DuplexStream {
   }
 
   std::size_t readable() { return me_.frozen.load() ? 0 : in().readable(); }
-  /// Asks to be woken; true when there is no reason to sleep: enough to read or room to write already, or an end.
+  /// Asks to be woken; true when there is no reason to sleep: enough to read or room to write already, or an
+  /// end.
   bool arm_read(std::size_t bytes) {
     const std::size_t there = in().arm_reader();
     return closed_here() || (!me_.frozen.load() && (there >= bytes || peer_closed()));
@@ -101,8 +102,8 @@ class Hub final : public LoopbackHub, public std::enable_shared_from_this<Hub> {
   RankState& state(Rank rank) { return ranks_[rank]; }
   std::size_t world() const { return ranks_.size(); }
 
-  /// My end of a stream. A key whose link this side has already used gets a new link: the old one lives on at the
-  /// other end until that is closed too.
+  /// My end of a stream. A key whose link this side has already used gets a new link: the old one lives on at
+  /// the other end until that is closed too.
   std::shared_ptr<LoopStream> open(Rank me, const StreamId& id) {
     const std::lock_guard lock(mutex_);
     const int side = me < id.peer ? 0 : 1;
@@ -114,7 +115,8 @@ class Hub final : public LoopbackHub, public std::enable_shared_from_this<Hub> {
   }
   void forget(Rank me, const StreamId& id) {
     const std::lock_guard lock(mutex_);
-    const auto found = links_.find(LinkKey{id.group, std::min(me, id.peer), std::max(me, id.peer), id.kind, id.lane});
+    const auto found =
+        links_.find(LinkKey{id.group, std::min(me, id.peer), std::max(me, id.peer), id.kind, id.lane});
     if (found == links_.end()) return;
     const bool lower_done = !found->second->opened[0] || found->second->closed[0];
     const bool upper_done = !found->second->opened[1] || found->second->closed[1];
@@ -171,10 +173,12 @@ class LoopControl final : public ControlStreams {
   Result<void> send(Rank peer, ByteView bytes) override {
     const std::lock_guard lock(mutex_);
     const auto found = peers_.find(peer);
-    if (found == peers_.end()) return fail(Code::invalid_argument, "control.send", "no control stream to that rank");
+    if (found == peers_.end())
+      return fail(Code::invalid_argument, "control.send", "no control stream to that rank");
     Peer& to = found->second;
     if (to.stream->closed_here()) return fail(transport_aborted("control.send"));
-    if (to.stream->peer_closed()) return fail(peer_lost(peer, "control.send", "its control stream has ended"));
+    if (to.stream->peer_closed())
+      return fail(peer_lost(peer, "control.send", "its control stream has ended"));
     if (to.queued.size() + bytes.size() > kPipeBytes) {
       return fail(peer_lost(peer, "control.send", "it takes no control messages: 1 MiB is waiting for it"));
     }
@@ -220,7 +224,8 @@ class LoopControl final : public ControlStreams {
       while (event.bytes.size() < kPipeBytes) {
         step = peer.stream->read_some(chunk);
         if (step.state != PipeStep::State::moved) break;
-        event.bytes.insert(event.bytes.end(), chunk.begin(), chunk.begin() + static_cast<std::ptrdiff_t>(step.bytes));
+        event.bytes.insert(event.bytes.end(), chunk.begin(),
+                           chunk.begin() + static_cast<std::ptrdiff_t>(step.bytes));
       }
       event.closed = peer.told_closed =
           step.state == PipeStep::State::ended || step.state == PipeStep::State::closed_here;
@@ -253,12 +258,15 @@ class LoopbackTransport final : public Transport, public StreamCloser {
     close_where([&](const StreamId& id) { return id.group == group; });
   }
 
-  Result<void> exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream&, Deadline deadline) override {
+  Result<void> exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream&,
+                        Deadline deadline) override {
     LoopWaiter waiter(hub_->state(me_).data);
-    return run_exchange(sends, recvs, {[this](const StreamId& id) { return find(id); }, &waiter, &aborted_}, deadline);
+    return run_exchange(sends, recvs, {[this](const StreamId& id) { return find(id); }, &waiter, &aborted_},
+                        deadline);
   }
 
-  Result<std::size_t> wait_readable(std::span<const StreamId> streams, std::size_t bytes, Deadline deadline) override;
+  Result<std::size_t> wait_readable(std::span<const StreamId> streams, std::size_t bytes,
+                                    Deadline deadline) override;
   Result<std::unique_ptr<ControlStreams>> control_streams() override;
 
   void abort() noexcept override {
@@ -341,7 +349,8 @@ Result<std::size_t> LoopbackTransport::wait_readable(std::span<const StreamId> s
   std::vector<std::shared_ptr<LoopStream>> ends;
   for (const StreamId& id : streams) {
     ends.push_back(find(id));
-    if (!ends.back()) return fail(Code::invalid_argument, stage, "a stream is not open", "open the group first");
+    if (!ends.back())
+      return fail(Code::invalid_argument, stage, "a stream is not open", "open the group first");
   }
   while (true) {
     const std::uint64_t seen = hub_->state(me_).data.events();

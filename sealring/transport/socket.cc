@@ -18,7 +18,9 @@
 namespace sealring {
 namespace {
 
-const sockaddr* raw(const SocketAddress& address) { return reinterpret_cast<const sockaddr*>(&address.storage); }
+const sockaddr* raw(const SocketAddress& address) {
+  return reinterpret_cast<const sockaddr*>(&address.storage);
+}
 sockaddr* raw(SocketAddress& address) { return reinterpret_cast<sockaddr*>(&address.storage); }
 
 Result<Fd> make_socket(const SocketAddress& address, const std::string& stage) {
@@ -59,15 +61,17 @@ std::uint16_t SocketAddress::port() const {
   return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
 }
 
-void SocketAddress::set_port(std::uint16_t port) { reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port); }
+void SocketAddress::set_port(std::uint16_t port) {
+  reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
+}
 
 std::string SocketAddress::text() const {
   const std::string port_text = std::to_string(port());
   return storage.ss_family == AF_INET6 ? "[" + host() + "]:" + port_text : host() + ":" + port_text;
 }
 
-Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port, bool numeric_only, Code code,
-                                           const std::string& stage) {
+Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port, bool numeric_only,
+                                           Code code, const std::string& stage) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -81,7 +85,8 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, &::freeaddrinfo);
   std::vector<SocketAddress> out;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    if ((at->ai_family != AF_INET && at->ai_family != AF_INET6) || at->ai_addrlen > sizeof(sockaddr_storage)) continue;
+    if ((at->ai_family != AF_INET && at->ai_family != AF_INET6) || at->ai_addrlen > sizeof(sockaddr_storage))
+      continue;
     SocketAddress address;
     std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
     address.bytes = at->ai_addrlen;
@@ -92,7 +97,9 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_
 }
 
 Result<SocketAddress> parse_address(const std::string& text) {
-  const auto bad = [] { return fail(Code::invalid_argument, "socket.address", "an address must be HOST:PORT"); };
+  const auto bad = [] {
+    return fail(Code::invalid_argument, "socket.address", "an address must be HOST:PORT");
+  };
   const std::size_t colon = text.rfind(':');
   if (text.size() > 128 || colon == std::string::npos || colon == 0) return bad();
   std::string host = text.substr(0, colon);
@@ -113,8 +120,10 @@ Result<SocketAddress> parse_address(const std::string& text) {
 Result<Fd> listen_on(const SocketAddress& address, const std::string& stage) {
   SR_TRY(Fd fd, make_socket(address, stage));
   const int on = 1;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // connections of an earlier run may linger
-  if (address.storage.ss_family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on,
+               sizeof on);  // connections of an earlier run may linger
+  if (address.storage.ss_family == AF_INET6)
+    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   if (::bind(fd.get(), raw(address), address.bytes) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {
     return fail(socket_error(errno, Code::port, stage, "listening on " + address.text()));
   }
@@ -131,7 +140,8 @@ SocketAddress local_address(const Fd& fd) {
 Result<Fd> begin_connect(const SocketAddress& address, const std::string& stage) {
   SR_TRY(Fd fd, make_socket(address, stage));
   set_nodelay(fd);
-  // Every outcome but a lack of descriptors is learned from connect_error(), so that there is one place for it.
+  // Every outcome but a lack of descriptors is learned from connect_error(), so that there is one place for
+  // it.
   if (::connect(fd.get(), raw(address), address.bytes) != 0 && errno != EINPROGRESS && errno != EINTR) {
     if (errno == EMFILE || errno == ENFILE) return fail(socket_error(errno, Code::port, stage, "connecting"));
     fd.reset();
@@ -179,7 +189,8 @@ Result<Fd> make_event(const std::string& stage) {
 
 void raise_event(const Fd& event) noexcept {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);  // full means raised already
+  [[maybe_unused]] const ssize_t written =
+      ::write(event.get(), &one, sizeof one);  // full means raised already
 }
 
 void clear_event(const Fd& event) noexcept {

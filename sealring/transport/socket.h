@@ -48,17 +48,18 @@ struct SocketAddress {
   void set_port(std::uint16_t port);
 };
 
-/// The addresses of a name or a literal; `numeric_only` never asks a name server (for addresses from the store).
-/// Errors: `code` with the resolver's words.
-Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port, bool numeric_only, Code code,
-                                           const std::string& stage);
+/// The addresses of a name or a literal; `numeric_only` never asks a name server (for addresses from the
+/// store). Errors: `code` with the resolver's words.
+Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port, bool numeric_only,
+                                           Code code, const std::string& stage);
 /// Parses "host:port" or "[v6]:port" of numeric hosts. Errors: INVALID_ARGUMENT.
 Result<SocketAddress> parse_address(const std::string& text);
 
 /// A nonblocking listener. Errors: PORT (taken or not allowed), FD_LIMIT.
 Result<Fd> listen_on(const SocketAddress& address, const std::string& stage);
 SocketAddress local_address(const Fd& fd);
-/// Begins to connect without waiting; POLLOUT tells when it has ended and connect_error() how. Errors: FD_LIMIT.
+/// Begins to connect without waiting; POLLOUT tells when it has ended and connect_error() how. Errors:
+/// FD_LIMIT.
 Result<Fd> begin_connect(const SocketAddress& address, const std::string& stage);
 /// 0, or the errno of a connect that has ended.
 int connect_error(const Fd& fd);

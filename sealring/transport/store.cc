@@ -110,8 +110,9 @@ class CallbackStore final : public Store {
     SR_TRY(std::optional<Bytes> value, callbacks_.try_get(key));
     // Somebody else's store may hold anything: what could not have been set is not handed on.
     if (value && value->size() > kValueBytesMax) {
-      return fail(Code::store, "store.get", "the entry \"" + key + "\" is over the limit of " +
-                                                std::to_string(kValueBytesMax) + " bytes");
+      return fail(
+          Code::store, "store.get",
+          "the entry \"" + key + "\" is over the limit of " + std::to_string(kValueBytesMax) + " bytes");
     }
     return value;
   }

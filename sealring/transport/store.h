@@ -31,12 +31,15 @@ class Store {
 
 /// In one process, for ranks as threads.
 std::unique_ptr<Store> make_memory_store();
-/// One directory on a filesystem that all ranks see; entries are files written by rename. Errors: STORE, NO_SPACE.
+/// One directory on a filesystem that all ranks see; entries are files written by rename. Errors: STORE,
+/// NO_SPACE.
 Result<std::unique_ptr<Store>> make_file_store(const std::string& directory);
-/// Our own store. Rank 0 serves it inside the process (pass serve = true) on `host:port`; everybody is a client that is
-/// admitted only after a challenge MAC under Expand(store_secret, L("store") || prefix, 32) (protocol A.2).
+/// Our own store. Rank 0 serves it inside the process (pass serve = true) on `host:port`; everybody is a
+/// client that is admitted only after a challenge MAC under Expand(store_secret, L("store") || prefix, 32)
+/// (protocol A.2).
 ///
-/// Errors: PORT, STORE (unreachable until the deadline), RDV_KEY ("the store at rank 0 uses another job key").
+/// Errors: PORT, STORE (unreachable until the deadline), RDV_KEY ("the store at rank 0 uses another job
+/// key").
 struct TcpStoreConfig {
   std::string host;
   std::uint16_t port = 0;  ///< 0 with serve: any free port, see describe()

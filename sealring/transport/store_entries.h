@@ -1,4 +1,4 @@
-// StoreEntries: the board itself, in memory, with its rules and caps; the memory store and our server both hold one.
+// StoreEntries: the board itself, with its rules and caps; the memory store and our server both hold one.
 #pragma once
 
 #include <map>

@@ -15,8 +15,8 @@ namespace {
 
 class TcpTransport final : public Transport, public StreamCloser {
  public:
-  TcpTransport(std::string interface_name, std::string address, Fd abort_event, std::unique_ptr<TcpStreams> streams,
-               std::unique_ptr<TcpAcceptor> acceptor)
+  TcpTransport(std::string interface_name, std::string address, Fd abort_event,
+               std::unique_ptr<TcpStreams> streams, std::unique_ptr<TcpAcceptor> acceptor)
       : interface_name_(std::move(interface_name)),
         address_(std::move(address)),
         abort_event_(std::move(abort_event)),
@@ -32,12 +32,15 @@ class TcpTransport final : public Transport, public StreamCloser {
   std::string describe() const override { return "tcp " + interface_name_ + " " + address_; }
   Result<void> open_group(const GroupLinks& links, Deadline deadline) override;
   void close_group(const std::array<std::byte, 8>& group) noexcept override { streams_->close_group(group); }
-  Result<void> exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream&, Deadline deadline) override {
+  Result<void> exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream&,
+                        Deadline deadline) override {
     TcpWaiter waiter(abort_event_);
-    return run_exchange(sends, recvs, {[this](const StreamId& id) { return streams_->find(id); }, &waiter, &aborted_},
+    return run_exchange(sends, recvs,
+                        {[this](const StreamId& id) { return streams_->find(id); }, &waiter, &aborted_},
                         deadline);
   }
-  Result<std::size_t> wait_readable(std::span<const StreamId> ids, std::size_t bytes, Deadline deadline) override;
+  Result<std::size_t> wait_readable(std::span<const StreamId> ids, std::size_t bytes,
+                                    Deadline deadline) override;
   Result<std::unique_ptr<ControlStreams>> control_streams() override {
     SR_TRY(Fd wake, make_event("transport.control"));
     return std::make_unique<TcpControl>(std::move(wake), streams_->control_streams());
@@ -75,7 +78,8 @@ Result<void> TcpTransport::open_group(const GroupLinks& links, Deadline deadline
   return result;
 }
 
-Result<std::size_t> TcpTransport::wait_readable(std::span<const StreamId> ids, std::size_t bytes, Deadline deadline) {
+Result<std::size_t> TcpTransport::wait_readable(std::span<const StreamId> ids, std::size_t bytes,
+                                                Deadline deadline) {
   const char* stage = "transport.wait";
   SR_CHECK(bytes <= 1024 * 1024, bytes);
   std::vector<std::shared_ptr<TcpStream>> streams;
@@ -83,7 +87,8 @@ Result<std::size_t> TcpTransport::wait_readable(std::span<const StreamId> ids, s
   for (const StreamId& id : ids) {
     streams.push_back(streams_->find(id));
     peers.push_back(id.peer);
-    if (!streams.back()) return fail(Code::invalid_argument, stage, "a stream is not open", "open the group first");
+    if (!streams.back())
+      return fail(Code::invalid_argument, stage, "a stream is not open", "open the group first");
   }
   TcpWaiter waiter(abort_event_);
   std::vector<Interest> interests(streams.size());
@@ -104,7 +109,8 @@ Result<std::size_t> TcpTransport::wait_readable(std::span<const StreamId> ids, s
 /// The first free port of the range.
 Result<Fd> listen_in_range(SocketAddress address, const TcpConfig& config) {
   const char* stage = "transport.listen";
-  if (config.port_min > config.port_max) return fail(Code::port, stage, "the port range ends before it begins");
+  if (config.port_min > config.port_max)
+    return fail(Code::port, stage, "the port range ends before it begins");
   std::uint32_t port = config.port_min;
   while (true) {
     address.set_port(static_cast<std::uint16_t>(port));
@@ -113,8 +119,9 @@ Result<Fd> listen_in_range(SocketAddress address, const TcpConfig& config) {
     if (++port > config.port_max) {
       if (config.port_min == config.port_max) return listener;
       return fail(Code::port, stage,
-                  "no port from " + std::to_string(config.port_min) + " to " + std::to_string(config.port_max) +
-                      " is free on " + address.host() + "; the last one: " + listener.error().what);
+                  "no port from " + std::to_string(config.port_min) + " to " +
+                      std::to_string(config.port_max) + " is free on " + address.host() +
+                      "; the last one: " + listener.error().what);
     }
   }
 }
@@ -128,7 +135,8 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpConfig& config) {
   if (chosen.address.loopback() && !reach.means_loopback) {
     log(LogLevel::warning, "loopback_only",
         {{"interface", chosen.name},
-         {"reason", "ranks on other hosts cannot reach this one; set SEALRING_SOCKET_IFNAME to another interface"}});
+         {"reason",
+          "ranks on other hosts cannot reach this one; set SEALRING_SOCKET_IFNAME to another interface"}});
   }
   SR_TRY(Fd listener, listen_in_range(chosen.address, config));
   const std::string address = local_address(listener).text();

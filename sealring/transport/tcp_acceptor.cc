@@ -21,7 +21,8 @@ Result<std::unique_ptr<TcpAcceptor>> TcpAcceptor::start(Fd listener, TcpStreams&
   try {
     acceptor->thread_ = std::thread([self = acceptor.get()] { self->run(); });
   } catch (const std::system_error& problem) {
-    return fail(Code::out_of_memory, "transport.accept", std::string("no thread could be started: ") + problem.what());
+    return fail(Code::out_of_memory, "transport.accept",
+                std::string("no thread could be started: ") + problem.what());
   }
   return acceptor;
 }
@@ -132,9 +133,13 @@ void TcpAcceptor::judge(Unproven& unproven) {
   const auto fields = parse_answer(answer);
   if (!fields) return drop(unproven, "malformed proof");
   switch (streams_.offer(unproven.fd, answer, *fields, unproven.challenge)) {
-    case TcpStreams::Offer::filled: return;
-    case TcpStreams::Offer::refused: return drop(unproven, "wrong proof, or its place is taken");
-    case TcpStreams::Offer::unknown_group: unproven.waits_for_group = true; return;
+    case TcpStreams::Offer::filled:
+      return;
+    case TcpStreams::Offer::refused:
+      return drop(unproven, "wrong proof, or its place is taken");
+    case TcpStreams::Offer::unknown_group:
+      unproven.waits_for_group = true;
+      return;
   }
 }
 

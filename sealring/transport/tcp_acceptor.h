@@ -11,11 +11,12 @@
 
 namespace sealring {
 
-/// [protocol A.4] at most 128 unproven sockets, 5 s, 256 bytes read (in fact 97), no allocation by a peer's word.
+/// [protocol A.4] at most 128 unproven sockets, 5 s, 256 bytes read (in fact 97), no allocation by a peer's
+/// word.
 ///
-/// A socket whose answer names a group that is not open yet waits for it within these limits: the other rank was
-/// earlier. When all places are taken, new sockets wait in the listener's queue, and the oldest unproven one gives its
-/// place up once it is a second old: a stranger's flood delays a rank, but cannot keep it out.
+/// A socket whose answer names a group that is not open yet waits for it within these limits: the other rank
+/// was earlier. When all places are taken, new sockets wait in the listener's queue, and the oldest unproven
+/// one gives its place up once it is a second old: a stranger's flood delays a rank, but cannot keep it out.
 class TcpAcceptor {
  public:
   static constexpr std::size_t kUnprovenMax = 128;
@@ -31,7 +32,8 @@ class TcpAcceptor {
     Fd fd;
     Clock::time_point since;
     ProofChallenge challenge{};
-    std::array<std::byte, kProofAnswerBytes + 1> read{};  ///< one more byte shows that somebody talks too much
+    std::array<std::byte, kProofAnswerBytes + 1>
+        read{};  ///< one more byte shows that somebody talks too much
     std::size_t read_bytes = 0;
     bool waits_for_group = false;
   };

@@ -21,7 +21,8 @@ Result<void> TcpConnector::prepare() {
     const auto address = parse_address(link.address);
     if (!address) {
       // The address came through the store: its text is not repeated.
-      return fail(peer_lost(link.peer, kStage, "rank " + std::to_string(link.peer) + " published no usable address"));
+      return fail(
+          peer_lost(link.peer, kStage, "rank " + std::to_string(link.peer) + " published no usable address"));
     }
     for (const Kind kind : links_.kinds) {
       const Lane lanes = kind == Kind::pair ? links_.lanes : Lane{1};
@@ -107,7 +108,8 @@ void TcpConnector::take_message(Attempt& attempt) {
   const Hash256 wanted = make_reply(attempt.answer, attempt.challenge, attempt.link->mac_from_peer.view());
   if (!constant_time_equal(wanted, attempt.read)) return retry(attempt, "it did not prove to be that rank");
   attempt.state = Attempt::State::done;
-  streams_.fill({links_.group, attempt.fields.to, attempt.fields.kind, attempt.fields.lane}, std::move(attempt.fd));
+  streams_.fill({links_.group, attempt.fields.to, attempt.fields.kind, attempt.fields.lane},
+                std::move(attempt.fd));
 }
 
 void TcpConnector::retry(Attempt& attempt, std::string problem) {

@@ -1,4 +1,4 @@
-// The connecting side of open_group: many connections at once, retried until each is proven or the deadline passes.
+// The connecting side of open_group: many connections at once, retried until proven or the deadline.
 #pragma once
 
 #include <vector>
@@ -11,10 +11,11 @@ namespace sealring {
 class TcpConnector {
  public:
   TcpConnector(const GroupLinks& links, TcpStreams& streams) : links_(links), streams_(streams) {}
-  /// Lists the connections that this rank makes: those to lower ranks. Errors: PEER_LOST for an address that is none.
+  /// Lists the connections that this rank makes: those to lower ranks. Errors: PEER_LOST for an address that
+  /// is none.
   Result<void> prepare();
-  /// Runs until every slot of the group is filled, by this side or by the acceptor. `filled_event` and `abort_event`
-  /// wake it. Errors: TIMEOUT, ABORTED, FD_LIMIT.
+  /// Runs until every slot of the group is filled, by this side or by the acceptor. `filled_event` and
+  /// `abort_event` wake it. Errors: TIMEOUT, ABORTED, FD_LIMIT.
   Result<void> run(const Fd& filled_event, const Fd& abort_event, Deadline deadline);
 
  private:

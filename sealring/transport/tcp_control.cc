@@ -4,7 +4,8 @@
 
 namespace sealring {
 
-TcpControl::TcpControl(Fd wake, const std::map<Rank, std::shared_ptr<TcpStream>>& streams) : wake_(std::move(wake)) {
+TcpControl::TcpControl(Fd wake, const std::map<Rank, std::shared_ptr<TcpStream>>& streams)
+    : wake_(std::move(wake)) {
   for (const auto& [rank, stream] : streams) peers_[rank].stream = stream;
 }
 
@@ -40,7 +41,8 @@ std::vector<ControlEvent> TcpControl::wait(Deadline deadline) {
 Result<void> TcpControl::send(Rank peer, ByteView bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = peers_.find(peer);
-  if (found == peers_.end()) return fail(Code::invalid_argument, "control.send", "no control stream to that rank");
+  if (found == peers_.end())
+    return fail(Code::invalid_argument, "control.send", "no control stream to that rank");
   Peer& to = found->second;
   if (closed_.load() || to.stream->closed_here()) return fail(transport_aborted("control.send"));
   if (to.ended) return fail(peer_lost(peer, "control.send", "its control stream has ended"));
@@ -49,7 +51,8 @@ Result<void> TcpControl::send(Rank peer, ByteView bytes) {
   }
   to.queued.insert(to.queued.end(), bytes.begin(), bytes.end());
   flush(to);
-  // The thread in wait() must learn that it has something to write; woken_ stays false, so it goes on waiting.
+  // The thread in wait() must learn that it has something to write; woken_ stays false, so it goes on
+  // waiting.
   if (!to.queued.empty()) raise_event(wake_);
   return {};
 }
@@ -83,10 +86,12 @@ void TcpControl::read(Rank rank, Peer& peer, std::vector<ControlEvent>& events) 
   while (event.bytes.size() < kQueuedBytesMax) {
     step = peer.stream->read_some(chunk);
     if (step.state != PipeStep::State::moved) break;
-    event.bytes.insert(event.bytes.end(), chunk.begin(), chunk.begin() + static_cast<std::ptrdiff_t>(step.bytes));
+    event.bytes.insert(event.bytes.end(), chunk.begin(),
+                       chunk.begin() + static_cast<std::ptrdiff_t>(step.bytes));
     if (step.bytes < chunk.size()) break;
   }
-  event.closed = peer.ended = step.state == PipeStep::State::ended || step.state == PipeStep::State::closed_here;
+  event.closed = peer.ended =
+      step.state == PipeStep::State::ended || step.state == PipeStep::State::closed_here;
   if (!event.bytes.empty() || event.closed) events.push_back(std::move(event));
 }
 

@@ -14,7 +14,8 @@ namespace {
 constexpr std::chrono::seconds kRequestMax{10};
 constexpr std::chrono::milliseconds kBackoffMax{250};
 
-/// Moves whole buffers over a nonblocking socket before a deadline; false when the connection is over or it passed.
+/// Moves whole buffers over a nonblocking socket before a deadline; false when the connection is over or it
+/// passed.
 bool move_all(const Fd& fd, std::span<std::byte> in, ByteView out, Deadline deadline) {
   while (!in.empty() || !out.empty()) {
     if (!out.empty()) {
@@ -34,7 +35,9 @@ bool move_all(const Fd& fd, std::span<std::byte> in, ByteView out, Deadline dead
   return true;
 }
 bool send_all(const Fd& fd, ByteView out, Deadline deadline) { return move_all(fd, {}, out, deadline); }
-bool recv_all(const Fd& fd, std::span<std::byte> in, Deadline deadline) { return move_all(fd, in, {}, deadline); }
+bool recv_all(const Fd& fd, std::span<std::byte> in, Deadline deadline) {
+  return move_all(fd, in, {}, deadline);
+}
 
 class ClientStore final : public Store {
  public:
@@ -55,7 +58,8 @@ class ClientStore final : public Store {
     SR_TRY(check_store_key(key));
     SR_TRY(StoreReply reply, call({StoreVerb::get, key, {}}));
     if (reply.status == StoreStatus::absent) return std::nullopt;
-    if (reply.status != StoreStatus::ok) return fail(Code::store, "store.get", "the store refused to read an entry");
+    if (reply.status != StoreStatus::ok)
+      return fail(Code::store, "store.get", "the store refused to read an entry");
     return std::optional<Bytes>(std::move(reply.value));
   }
   Result<std::int64_t> add(const std::string& key, std::int64_t amount) override {
@@ -75,8 +79,8 @@ class ClientStore final : public Store {
   std::string describe() const override { return description_; }
 
  private:
-  /// One request and its reply. After a failure the connection is given up: a late reply must not be taken for that of
-  /// a later request.
+  /// One request and its reply. After a failure the connection is given up: a late reply must not be taken
+  /// for that of a later request.
   Result<StoreReply> call(const StoreRequest& request) {
     const std::lock_guard lock(mutex_);
     if (!fd_.valid()) return lost("the connection to it was lost before");
@@ -132,8 +136,9 @@ class ServingStore final : public Store {
   const std::string description_;
 };
 
-/// Where to listen for a host name that everybody uses to reach rank 0: at that very address when it is one of this
-/// machine's, else (a service name, a translated address, a name that /etc/hosts maps to loopback) at all of them.
+/// Where to listen for a host name that everybody uses to reach rank 0: at that very address when it is one
+/// of this machine's, else (a service name, a translated address, a name that /etc/hosts maps to loopback) at
+/// all of them.
 Result<SocketAddress> serving_address(const TcpStoreConfig& config) {
   SR_TRY(const auto addresses, resolve(config.host, config.port, false, Code::store, "store.serve"));
   SR_TRY(const auto interfaces, list_interfaces());
@@ -157,7 +162,8 @@ Result<std::unique_ptr<Store>> serve(const TcpStoreConfig& config, SecretBytes k
   auto listener = listen_on(address, "store.serve");
   if (!listener) {
     Error error = listener.error();
-    if (error.code == Code::port) error.next = "free the port, or set MASTER_PORT to another one on every rank";
+    if (error.code == Code::port)
+      error.next = "free the port, or set MASTER_PORT to another one on every rank";
     return fail(std::move(error));
   }
   SocketAddress named = local_address(*listener);
@@ -178,15 +184,18 @@ Joined join(const Fd& fd, const SecretBytes& key, Deadline deadline) {
   std::copy(greeting.begin() + 8, greeting.end(), theirs.begin());
   random_bytes(mine);
   const Hash256 mac = store_mac(key, "store-client", theirs, mine);
-  if (!send_all(fd, ByteWriter().put(ByteView(mine)).put(ByteView(mac)).take(), deadline)) return Joined::try_again;
+  if (!send_all(fd, ByteWriter().put(ByteView(mine)).put(ByteView(mac)).take(), deadline))
+    return Joined::try_again;
   std::array<std::byte, kStoreWelcomeBytes> welcome;
   if (!recv_all(fd, welcome, deadline)) return Joined::try_again;
   // A server that admits this rank but cannot prove the key itself has another one too.
-  const bool proven = constant_time_equal(store_mac(key, "store-server", theirs, mine), ByteView(welcome).subspan(1));
+  const bool proven =
+      constant_time_equal(store_mac(key, "store-server", theirs, mine), ByteView(welcome).subspan(1));
   return welcome[0] == std::byte{0} && proven ? Joined::yes : Joined::wrong_key;
 }
 
-Result<std::unique_ptr<Store>> connect_client(const TcpStoreConfig& config, const SecretBytes& key, Deadline deadline) {
+Result<std::unique_ptr<Store>> connect_client(const TcpStoreConfig& config, const SecretBytes& key,
+                                              Deadline deadline) {
   const std::string description = "tcp://" + config.host + ":" + std::to_string(config.port);
   std::chrono::milliseconds backoff{10};
   std::string problem = "nobody listens there";
@@ -203,10 +212,14 @@ Result<std::unique_ptr<Store>> connect_client(const TcpStoreConfig& config, cons
         const Joined joined = join(fd, key, deadline);
         foreign = foreign || joined == Joined::foreign;
         switch (joined) {
-          case Joined::yes: return std::make_unique<ClientStore>(std::move(fd), description);
+          case Joined::yes:
+            return std::make_unique<ClientStore>(std::move(fd), description);
           case Joined::wrong_key:
-            return fail(Code::rdv_key, "store.connect", "the store at rank 0 (" + description + ") uses another job key");
-          case Joined::foreign: problem = "something else listens there"; break;
+            return fail(Code::rdv_key, "store.connect",
+                        "the store at rank 0 (" + description + ") uses another job key");
+          case Joined::foreign:
+            problem = "something else listens there";
+            break;
           case Joined::try_again:
             if (!foreign) problem = "it did not answer, or closed the connection, before the proof";
             break;

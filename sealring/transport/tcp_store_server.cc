@@ -17,11 +17,13 @@ constexpr std::chrono::milliseconds kAcceptPause{100};
 
 Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(Fd listener, SecretBytes key) {
   SR_TRY(Fd wake, make_event("store.serve"));
-  std::unique_ptr<TcpStoreServer> server(new TcpStoreServer(std::move(listener), std::move(wake), std::move(key)));
+  std::unique_ptr<TcpStoreServer> server(
+      new TcpStoreServer(std::move(listener), std::move(wake), std::move(key)));
   try {
     server->thread_ = std::thread([self = server.get()] { self->run(); });
   } catch (const std::exception& problem) {
-    return fail(Code::out_of_memory, "store.serve", std::string("no thread could be started: ") + problem.what());
+    return fail(Code::out_of_memory, "store.serve",
+                std::string("no thread could be started: ") + problem.what());
   }
   return server;
 }
@@ -79,7 +81,9 @@ void TcpStoreServer::drop_where_over() {
   const bool full = unproven() >= kUnprovenMax || clients_.size() >= kClientsMax;
   std::erase_if(clients_, [&](const std::unique_ptr<Client>& client) {
     const bool late = !client->proven && now - client->since > (full ? kYieldAge : kUnprovenAgeMax);
-    if (late) limiter_.log(LogLevel::warning, "store_client_refused", {{"reason", "no proof of the job key in time"}});
+    if (late)
+      limiter_.log(LogLevel::warning, "store_client_refused",
+                   {{"reason", "no proof of the job key in time"}});
     return late || !client->fd.valid();
   });
 }
@@ -109,8 +113,8 @@ void TcpStoreServer::accept_some() {
 /// Reads, answers and writes as far as it goes; false when the connection is over.
 bool TcpStoreServer::serve(Client& client) {
   std::array<std::byte, 16384> chunk;
-  // A client that does not take its replies is not read either: `out` holds one reply beyond what the socket takes.
-  // One client has at most 1 MiB read before the others get their turn.
+  // A client that does not take its replies is not read either: `out` holds one reply beyond what the socket
+  // takes. One client has at most 1 MiB read before the others get their turn.
   for (int turn = 0; turn < 64 && client.out.empty(); ++turn) {
     const std::size_t room = client.proven ? chunk.size() : kStoreAnswerBytes - client.in.size();
     const std::ptrdiff_t got = recv_some(client.fd, std::span(chunk).first(room));
@@ -150,9 +154,12 @@ bool TcpStoreServer::answer_requests(Client& client) {
   StoreRequest request;
   while (client.out.empty()) {
     switch (parse_store_request(client.in, request, used_bytes)) {
-      case ParseState::incomplete: return true;
-      case ParseState::malformed: return false;
-      case ParseState::complete: break;
+      case ParseState::incomplete:
+        return true;
+      case ParseState::malformed:
+        return false;
+      case ParseState::complete:
+        break;
     }
     client.in.erase(client.in.begin(), client.in.begin() + static_cast<std::ptrdiff_t>(used_bytes));
     client.out = handle(request).encode();
@@ -180,12 +187,15 @@ StoreReply TcpStoreServer::handle(const StoreRequest& request) {
       break;
     }
     case StoreVerb::add: {
-      const auto sum = entries_.add(request.key, static_cast<std::int64_t>(load_be<std::uint64_t>(request.value.data())));
+      const auto sum =
+          entries_.add(request.key, static_cast<std::int64_t>(load_be<std::uint64_t>(request.value.data())));
       if (!sum) reply.status = StoreStatus::refused;
       if (sum) reply.value = ByteWriter().put(static_cast<std::uint64_t>(*sum)).take();
       break;
     }
-    case StoreVerb::remove: entries_.remove(request.key); break;
+    case StoreVerb::remove:
+      entries_.remove(request.key);
+      break;
   }
   return reply;
 }

@@ -37,7 +37,8 @@ ParseState parse_store_request(ByteView bytes, StoreRequest& request, std::size_
     case StoreVerb::remove:
       if (value_bytes != 0) return ParseState::malformed;
       break;
-    default: return ParseState::malformed;
+    default:
+      return ParseState::malformed;
   }
   if (key_bytes == 0 || key_bytes > kStoreKeyBytesMax) return ParseState::malformed;
   if (reader.remaining() < key_bytes + value_bytes) return ParseState::incomplete;

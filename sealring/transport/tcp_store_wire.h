@@ -1,4 +1,4 @@
-// What our tcp store says on the wire: a proof of the job key both ways, then requests and replies of fixed layout.
+// What our tcp store says on the wire: a proof of the key both ways, then requests and replies.
 //
 //   server: "SRSTORE1" || challenge[32]
 //   client: challenge[32] || HMAC-SHA256(K, L("store-client") || server's challenge || client's challenge)
@@ -47,8 +47,8 @@ struct StoreRequest {
   Bytes encode() const;
 };
 enum class ParseState : std::uint8_t { complete, incomplete, malformed };
-/// Takes one request from the front of `bytes`. Lengths are judged from the header alone, before anything is copied;
-/// `used_bytes` counts only with `complete`.
+/// Takes one request from the front of `bytes`. Lengths are judged from the header alone, before anything is
+/// copied; `used_bytes` counts only with `complete`.
 ParseState parse_store_request(ByteView bytes, StoreRequest& request, std::size_t& used_bytes);
 
 struct StoreReply {

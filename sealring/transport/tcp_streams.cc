@@ -157,7 +157,8 @@ Result<void> TcpWaiter::wait(std::span<Interest> interests, Deadline deadline) {
   thread_local std::vector<pollfd> polled;
   polled.clear();
   for (const Interest& interest : interests) {
-    const short events = static_cast<short>((interest.want_read ? POLLIN : 0) | (interest.want_write ? POLLOUT : 0));
+    const short events =
+        static_cast<short>((interest.want_read ? POLLIN : 0) | (interest.want_write ? POLLOUT : 0));
     // Unwanted streams are left out by fd -1: a hang-up on one would end every poll at once.
     const int fd = static_cast<TcpStream*>(interest.stream)->fd().get();
     polled.push_back({events == 0 ? -1 : fd, events, 0});

@@ -1,4 +1,4 @@
-// The open tcp streams of a rank: one slot per (group, peer, kind, lane), each filled once by a proven connection.
+// The open tcp streams of a rank: a slot per (group, peer, kind, lane), filled once by a proven connection.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,8 @@
 
 namespace sealring {
 
-/// A proven connection. shut() may be called from any thread; the descriptor lives until the last user lets go.
+/// A proven connection. shut() may be called from any thread; the descriptor lives until the last user lets
+/// go.
 class TcpStream final : public DuplexStream {
  public:
   explicit TcpStream(Fd fd) : fd_(std::move(fd)) {}
@@ -41,8 +42,8 @@ class TcpStreams {
  public:
   enum class Offer : std::uint8_t { filled, refused, unknown_group };
 
-  /// Registers a group's empty slots and the keys of its proofs. `filled_event` is raised as slots are filled, until
-  /// keys_done(); it must live as long. Opening a group that is open is a programmer error.
+  /// Registers a group's empty slots and the keys of its proofs. `filled_event` is raised as slots are
+  /// filled, until keys_done(); it must live as long. Opening a group that is open is a programmer error.
   void add_group(const GroupLinks& links, const Fd& filled_event);
   /// All slots are filled, or opening failed: wipes the proof keys; nobody new is let in.
   void keys_done(const std::array<std::byte, 8>& group) noexcept;

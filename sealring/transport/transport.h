@@ -1,7 +1,8 @@
 // Transport: moves sealed bytes between ranks. It never sees plaintext, and nothing that it says is believed.
 //
-// A stream is one duplex byte stream per (group, pair, kind, lane). On a stream the bytes of ops follow one another in
-// sequence order, without headers; both ends know from the schedule what comes next (protocol A.4).
+// A stream is one duplex byte stream per (group, pair, kind, lane). On a stream the bytes of ops follow one
+// another in sequence order, without headers; both ends know from the schedule what comes next (protocol
+// A.4).
 #pragma once
 
 #include <array>
@@ -36,8 +37,8 @@ struct StreamId {
 class WireSource {
  public:
   virtual ~WireSource() = default;
-  /// The next piece (never empty), valid until the following call; an empty span after the last piece. May seal now
-  /// (this is how sealing overlaps the wire), may wait for a worker, must not wait for the wire.
+  /// The next piece (never empty), valid until the following call; an empty span after the last piece. May
+  /// seal now (this is how sealing overlaps the wire), may wait for a worker, must not wait for the wire.
   virtual Result<ByteView> next() = 0;
 };
 
@@ -45,8 +46,9 @@ class WireSource {
 class WireSink {
  public:
   virtual ~WireSink() = default;
-  /// Where the next bytes go: a private buffer to be filled whole. Empty span: the move is complete. nullopt: cannot
-  /// take more until another sink of the same exchange has advanced; the transport leaves the stream unread meanwhile.
+  /// Where the next bytes go: a private buffer to be filled whole. Empty span: the move is complete. nullopt:
+  /// cannot take more until another sink of the same exchange has advanced; the transport leaves the stream
+  /// unread meanwhile.
   virtual Result<std::optional<std::span<std::byte>>> buffer() = 0;
   /// The buffer has been filled whole: verify, then combine. An error ends the exchange.
   virtual Result<void> filled() = 0;
@@ -106,8 +108,9 @@ class Transport {
   virtual void close_group(const std::array<std::byte, 8>& group) noexcept = 0;
   /// Moves all sends and receives, at the same time, until all sources and sinks are done.
   ///
-  /// Sends (and receives) of the same stream run one after the other in the given order. Errors: the source's or
-  /// sink's own; TIMEOUT; PEER_LOST; ABORTED after abort(). After an error the stream positions are undefined.
+  /// Sends (and receives) of the same stream run one after the other in the given order. Errors: the source's
+  /// or sink's own; TIMEOUT; PEER_LOST; ABORTED after abort(). After an error the stream positions are
+  /// undefined.
   virtual Result<void> exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream& stream,
                                 Deadline deadline) = 0;
   /// Waits until one of the streams has at least `bytes` unread bytes (at most 1 MiB); gives its index.
@@ -133,24 +136,34 @@ class LoopbackHub {
 };
 
 struct TcpConfig {
-  std::string interface_name;            ///< SEALRING_SOCKET_IFNAME's grammar; empty: choose
+  std::string interface_name;                ///< SEALRING_SOCKET_IFNAME's grammar; empty: choose
   std::uint16_t port_min = 0, port_max = 0;  ///< SEALRING_PORT_RANGE; 0: any
-  std::string reach_host;                ///< the rendezvous host: chooses the interface that routes to it; may be empty
+  std::string reach_host;  ///< the rendezvous host: chooses the interface that routes to it; may be empty
 };
 /// Listens on one port of the chosen interface. Errors: INTERFACE_NAME with the candidates, PORT, FD_LIMIT.
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpConfig& config);
 
 /// The seeded adversary: passes bytes through and does harm where told (tests and `study` self-checks only).
 enum class FaultKind : std::uint8_t {
-  flip_bit, flip_tag_bit, drop, duplicate, reorder, replay_previous, truncate, inject, splice_stream, reflect, stall,
+  flip_bit,
+  flip_tag_bit,
+  drop,
+  duplicate,
+  reorder,
+  replay_previous,
+  truncate,
+  inject,
+  splice_stream,
+  reflect,
+  stall,
   close
 };
 struct Fault {
   FaultKind kind = FaultKind::flip_bit;
-  std::uint64_t op_index = 0;    ///< the exchange on this transport, counted from 0, that has the harmed stream
-  std::uint32_t move_index = 0;  ///< which of its sends
-  std::uint32_t piece_index = 0; ///< which piece (segment) of that send
-  std::uint64_t seed = 0;        ///< which bit, which byte
+  std::uint64_t op_index = 0;  ///< the exchange on this transport, counted from 0, that has the harmed stream
+  std::uint32_t move_index = 0;   ///< which of its sends
+  std::uint32_t piece_index = 0;  ///< which piece (segment) of that send
+  std::uint64_t seed = 0;         ///< which bit, which byte
 };
 std::span<const FaultKind> all_fault_kinds();
 std::string_view to_string(FaultKind kind);

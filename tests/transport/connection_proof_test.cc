@@ -1,5 +1,5 @@
 // Claim: only a rank that holds CONN[i->j] becomes a stream; strangers neither get in nor keep ranks out.
-// How: the proof's layout byte by byte; raw sockets play every stranger against a real listener that must still open.
+// How: the proof's layout byte by byte; raw sockets play every stranger against a real listener.
 #include "sealring/transport/connection_proof.h"
 
 #include <sys/resource.h>
@@ -20,13 +20,22 @@ TEST(ConnectionProof, LayoutOfTheAnswer) {
   const SecretBytes key = test_mac(3, 1);
   const ProofAnswer answer = make_answer(kFields, challenge, key.view());
   // [protocol A.4] {u32 i, u32 j, group_id[0..8), u8 kind, u16 lane, 45 zero bytes}
-  const std::string fields = "00000003" "00000001" "0909090909090909" "01" "0002" + std::string(90, '0');
+  const std::string fields =
+      "00000003"
+      "00000001"
+      "0909090909090909"
+      "01"
+      "0002" +
+      std::string(90, '0');
   EXPECT_EQ(to_hex(ByteView(answer).first(64)), fields);
-  const Bytes message = *from_hex(to_hex(as_bytes(std::string_view("SEALRING1/conn\0", 15))) + to_hex(challenge) + fields);
+  const Bytes message =
+      *from_hex(to_hex(as_bytes(std::string_view("SEALRING1/conn\0", 15))) + to_hex(challenge) + fields);
   EXPECT_EQ(to_hex(ByteView(answer).subspan(64)), to_hex(hmac_sha256(key.view(), {ByteView(message)})));
-  const Bytes ok = *from_hex(to_hex(as_bytes(std::string_view("SEALRING1/conn-ok\0", 18))) + to_hex(challenge) + fields);
+  const Bytes ok =
+      *from_hex(to_hex(as_bytes(std::string_view("SEALRING1/conn-ok\0", 18))) + to_hex(challenge) + fields);
   const SecretBytes back = test_mac(1, 3);
-  EXPECT_EQ(to_hex(make_reply(answer, challenge, back.view())), to_hex(hmac_sha256(back.view(), {ByteView(ok)})));
+  EXPECT_EQ(to_hex(make_reply(answer, challenge, back.view())),
+            to_hex(hmac_sha256(back.view(), {ByteView(ok)})));
   EXPECT_EQ(parse_answer(answer), kFields);
   EXPECT_TRUE(check_answer(answer, challenge, key.view()));
 }
@@ -92,7 +101,8 @@ class Strangers : public ::testing::Test {
   Strangers() : cluster_("tcp", 2) {}
   Fd knock() const {
     Fd fd = *begin_connect(*parse_address(cluster_.transports[0]->address()), "test");
-    for (int i = 0; i < 1000 && connect_error(fd) != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 1000 && connect_error(fd) != 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return fd;
   }
   /// Answers a challenge of rank 0 as rank 1 with `key`; gives the 96 bytes sent.
@@ -156,7 +166,8 @@ TEST_F(Strangers, AProofAndOneByteMore) {
 
 TEST_F(Strangers, TwoHundredHalfOpenSockets) {
   std::vector<Fd> fds;
-  for (int i = 0; i < 200; ++i) fds.push_back(*begin_connect(*parse_address(cluster_.transports[0]->address()), "test"));
+  for (int i = 0; i < 200; ++i)
+    fds.push_back(*begin_connect(*parse_address(cluster_.transports[0]->address()), "test"));
   const auto begin = Clock::now();
   expect_that_ranks_meet();
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5 * slowness()));
@@ -182,7 +193,8 @@ TEST_F(Strangers, AReplayedRecordingIsRefused) {
   ProofAnswer recorded;
   {
     std::thread opening([&] {
-      EXPECT_TRUE(cluster_.at(0).open_group(cluster_.links(0, group_, {Kind::pair}, 1), seconds(20)).has_value());
+      EXPECT_TRUE(
+          cluster_.at(0).open_group(cluster_.links(0, group_, {Kind::pair}, 1), seconds(20)).has_value());
     });
     const Fd fd = knock();
     recorded = answer(fd, test_mac(1, 0));  // a good handshake, made by hand
@@ -192,7 +204,8 @@ TEST_F(Strangers, AReplayedRecordingIsRefused) {
     cluster_.at(0).close_group(group_);
   }
   std::thread opening([&] {
-    EXPECT_TRUE(cluster_.at(0).open_group(cluster_.links(0, group_, {Kind::pair}, 1), seconds(20)).has_value());
+    EXPECT_TRUE(
+        cluster_.at(0).open_group(cluster_.links(0, group_, {Kind::pair}, 1), seconds(20)).has_value());
   });
   const Fd fd = knock();
   ProofChallenge challenge;
@@ -216,7 +229,8 @@ TEST_F(Strangers, TheRightProofForAFilledSlotChangesNothing) {
   };
   open(0);
   open(1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // rank 1 has its stream to 0; rank 2 is missing
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(100));  // rank 1 has its stream to 0; rank 2 is missing
   const auto second_proof = [&] {
     Fd fd = *begin_connect(*parse_address(three.transports[0]->address()), "test");
     ProofChallenge challenge;
@@ -243,7 +257,11 @@ TEST_F(Strangers, TheRightProofForAFilledSlotChangesNothing) {
 }
 
 TEST_F(Strangers, AConnectorDoesNotTakeAForeignListenerForItsPeer) {
-  const Fd listener = *listen_on(*parse_address("127.0.0.1:1").map([](SocketAddress a) { a.set_port(0); return a; }), "test");
+  const Fd listener = *listen_on(*parse_address("127.0.0.1:1").map([](SocketAddress a) {
+    a.set_port(0);
+    return a;
+  }),
+                                 "test");
   std::atomic<bool> stop{false};
   std::thread foreign([&] {
     std::vector<Fd> held;
@@ -264,7 +282,8 @@ TEST_F(Strangers, AConnectorDoesNotTakeAForeignListenerForItsPeer) {
   ASSERT_FALSE(result.has_value());
   EXPECT_EQ(result.error().code, Code::timeout);
   EXPECT_EQ(result.error().peer, 0);
-  EXPECT_NE(result.error().what.find("did not prove to be that rank"), std::string::npos) << result.error().what;
+  EXPECT_NE(result.error().what.find("did not prove to be that rank"), std::string::npos)
+      << result.error().what;
 }
 
 TEST_F(Strangers, AnAddressThatIsNoneNamesTheRank) {

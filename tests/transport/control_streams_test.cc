@@ -120,9 +120,8 @@ TEST_P(ControlPlane, ADestroyedTransportIsAClose) {
   EXPECT_TRUE(closed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, ControlPlane, ::testing::Values("loopback", "tcp"), [](const auto& instance) {
-  return std::string(instance.param);
-});
+INSTANTIATE_TEST_SUITE_P(Transports, ControlPlane, ::testing::Values("loopback", "tcp"),
+                         [](const auto& instance) { return std::string(instance.param); });
 
 class LoopbackFaults : public ::testing::Test {
  protected:

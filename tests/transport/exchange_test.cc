@@ -1,5 +1,5 @@
-// Claim: exchange() moves every byte of every move in order, both directions at once, over loopback and tcp alike.
-// How: ranks as threads swap patterned bytes of random sizes; errors are provoked and compared by code and rank.
+// Claim: exchange() moves every byte in order, both directions at once, over loopback and tcp alike.
+// How: ranks as threads swap patterned bytes of random sizes; provoked errors are compared by code and rank.
 #include "tests/transport/ranks.h"
 
 namespace sealring::testing {
@@ -15,9 +15,10 @@ std::uint64_t seed_of(Rank from, Rank to, std::uint64_t lane, std::uint64_t move
   return ((from * 64u + to) * 64u + lane) * 4096u + move;
 }
 
-/// Everybody sends `moves` moves on every lane to everybody, all in one exchange. Sizes follow from the seed alone.
-void all_to_all(Cluster& cluster, std::array<std::byte, 8> group, Lane lanes, unsigned moves, std::uint64_t round,
-                std::uint64_t bytes_max) {
+/// Everybody sends `moves` moves on every lane to everybody, all in one exchange. Sizes follow from the seed
+/// alone.
+void all_to_all(Cluster& cluster, std::array<std::byte, 8> group, Lane lanes, unsigned moves,
+                std::uint64_t round, std::uint64_t bytes_max) {
   const auto bytes_of = [&](std::uint64_t seed) {
     std::mt19937_64 random(seed + round * 1000003);
     return random() % 5 == 0 ? random() % 3 : random() % (bytes_max + 1);
@@ -182,7 +183,8 @@ TEST_P(Exchange, TimeoutNamesTheSilentRanks) {
   EXPECT_TRUE(one.done());
   PatternSink lone(2, 100, 100);
   const Recv recv{to(2), &lone};
-  const auto single = cluster.at(0).exchange({}, {&recv, 1}, stream, Deadline::in(std::chrono::milliseconds(50)));
+  const auto single =
+      cluster.at(0).exchange({}, {&recv, 1}, stream, Deadline::in(std::chrono::milliseconds(50)));
   ASSERT_FALSE(single.has_value());
   EXPECT_EQ(single.error().code, Code::timeout);
   EXPECT_EQ(single.error().peer, 2);
@@ -194,7 +196,8 @@ TEST_P(Exchange, TimeoutWhenAPeerTakesNothing) {
   PatternSource source(1, 64 << 20, 1 << 20);
   const Send send{to(1), &source};
   Stream stream;
-  const auto result = cluster.at(0).exchange({&send, 1}, {}, stream, Deadline::in(std::chrono::milliseconds(300)));
+  const auto result =
+      cluster.at(0).exchange({&send, 1}, {}, stream, Deadline::in(std::chrono::milliseconds(300)));
   ASSERT_FALSE(result.has_value());
   EXPECT_EQ(result.error().code, Code::timeout);
   EXPECT_EQ(result.error().peer, 1);
@@ -202,7 +205,7 @@ TEST_P(Exchange, TimeoutWhenAPeerTakesNothing) {
 
 TEST_P(Exchange, AbortWakesEveryExchangeAndFailsLaterOnes) {
   Cluster cluster(GetParam(), 3);
-  cluster.open(group_, {Kind::pair, Kind::ctl});
+  cluster.open(group_, {Kind::pair, Kind::p2p, Kind::ctl});
   PatternSink one(1, 10, 10), two(2, 10, 10);
   std::vector<std::thread> threads;
   for (Rank peer : {Rank{1}, Rank{2}}) {
@@ -215,7 +218,7 @@ TEST_P(Exchange, AbortWakesEveryExchangeAndFailsLaterOnes) {
     });
   }
   threads.emplace_back([&] {
-    const StreamId ids[] = {to(1), to(2)};
+    const StreamId ids[] = {to(1, 0, Kind::p2p), to(2, 0, Kind::p2p)};
     const auto result = cluster.at(0).wait_readable(ids, 1, seconds(60));
     ASSERT_FALSE(result.has_value());
     EXPECT_EQ(result.error().code, Code::aborted);
@@ -335,7 +338,8 @@ TEST_P(Exchange, GroupsOpenAtTheSameTime) {
     threads.emplace_back([&, number] { cluster.open(group_named(number), {Kind::pair, Kind::p2p}, 2); });
   }
   for (std::thread& thread : threads) thread.join();
-  for (std::uint8_t number = 1; number <= 6; ++number) all_to_all(cluster, group_named(number), 2, 2, number, 20000);
+  for (std::uint8_t number = 1; number <= 6; ++number)
+    all_to_all(cluster, group_named(number), 2, 2, number, 20000);
 }
 
 TEST_P(Exchange, OpenTimesOutNamingWhoIsMissing) {
@@ -343,8 +347,8 @@ TEST_P(Exchange, OpenTimesOutNamingWhoIsMissing) {
   std::vector<std::thread> threads;
   for (const Rank me : {Rank{0}, Rank{1}}) {
     threads.emplace_back([&, me] {
-      const auto result =
-          cluster.at(me).open_group(cluster.links(me, group_, {Kind::pair}, 2), Deadline::in(std::chrono::milliseconds(400)));
+      const auto result = cluster.at(me).open_group(cluster.links(me, group_, {Kind::pair}, 2),
+                                                    Deadline::in(std::chrono::milliseconds(400)));
       ASSERT_FALSE(result.has_value());
       EXPECT_EQ(result.error().code, Code::timeout);
       EXPECT_EQ(result.error().peer, 2);
@@ -363,9 +367,8 @@ TEST_P(Exchange, ReopensAGroupManyTimes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Exchange, ::testing::Values("loopback", "tcp"), [](const auto& instance) {
-  return std::string(instance.param);
-});
+INSTANTIATE_TEST_SUITE_P(Transports, Exchange, ::testing::Values("loopback", "tcp"),
+                         [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace
 }  // namespace sealring::testing

@@ -64,7 +64,8 @@ class Adversary : public ::testing::TestWithParam<const char*> {
   void start(std::vector<Fault> faults) {
     struck_ = std::make_shared<std::atomic<std::uint32_t>>(0);
     cluster_ = std::make_unique<Cluster>(GetParam(), Rank{2});
-    cluster_->transports[0] = make_faulty_transport(std::move(cluster_->transports[0]), std::move(faults), struck_);
+    cluster_->transports[0] =
+        make_faulty_transport(std::move(cluster_->transports[0]), std::move(faults), struck_);
     cluster_->open(group_, {Kind::pair}, 2);
   }
   /// One exchange: rank 0 sends two moves, rank 1 takes what comes of them within the deadline.
@@ -74,10 +75,12 @@ class Adversary : public ::testing::TestWithParam<const char*> {
     std::thread receiver([&] {
       const Recv recvs[] = {{{group_, 0, Kind::pair, 0}, &one}, {{group_, 0, Kind::pair, 1}, &two}};
       Stream stream;
-      received_ = cluster_->at(1).exchange({}, recvs, stream, Deadline::in(std::chrono::milliseconds(patience_ms)));
+      received_ =
+          cluster_->at(1).exchange({}, recvs, stream, Deadline::in(std::chrono::milliseconds(patience_ms)));
     });
     NamedSource source_one(first), source_two(second);
-    const Send sends[] = {{{group_, 1, Kind::pair, 0}, &source_one}, {{group_, 1, Kind::pair, 1}, &source_two}};
+    const Send sends[] = {{{group_, 1, Kind::pair, 0}, &source_one},
+                          {{group_, 1, Kind::pair, 1}, &source_two}};
     Stream stream;
     sent_ = cluster_->at(0).exchange(sends, {}, stream, Deadline::in(std::chrono::milliseconds(patience_ms)));
     receiver.join();
@@ -179,7 +182,8 @@ TEST_P(Adversary, InjectsRandomBytes) {
   op("ABC", "DE", 3 * kPieceBytes + more, 2 * kPieceBytes);
   ASSERT_TRUE(sent_ && received_);
   EXPECT_EQ(Bytes(first_.begin(), first_.begin() + kPieceBytes), piece('A'));
-  EXPECT_EQ(Bytes(first_.begin() + static_cast<std::ptrdiff_t>(kPieceBytes + more), first_.end()), pieces("BC"));
+  EXPECT_EQ(Bytes(first_.begin() + static_cast<std::ptrdiff_t>(kPieceBytes + more), first_.end()),
+            pieces("BC"));
   EXPECT_EQ(*struck_, 1u);
 }
 
@@ -295,7 +299,9 @@ TEST_P(Adversary, ClosesTheStream) {
 }
 
 TEST_P(Adversary, StrikesOnlyTheToldOpMoveAndPiece) {
-  start({{FaultKind::flip_bit, 1, 1, 1, 3}, {FaultKind::flip_bit, 1, 5, 0, 3}, {FaultKind::flip_bit, 1, 0, 9, 3}});
+  start({{FaultKind::flip_bit, 1, 1, 1, 3},
+         {FaultKind::flip_bit, 1, 5, 0, 3},
+         {FaultKind::flip_bit, 1, 0, 9, 3}});
   for (int i = 0; i < 3; ++i) {
     op("ABC", "DE", 3 * kPieceBytes, 2 * kPieceBytes);
     ASSERT_TRUE(sent_ && received_);
@@ -308,9 +314,8 @@ TEST_P(Adversary, StrikesOnlyTheToldOpMoveAndPiece) {
   EXPECT_EQ(*struck_, 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Adversary, ::testing::Values("loopback", "tcp"), [](const auto& instance) {
-  return std::string(instance.param);
-});
+INSTANTIATE_TEST_SUITE_P(Transports, Adversary, ::testing::Values("loopback", "tcp"),
+                         [](const auto& instance) { return std::string(instance.param); });
 
 TEST(FaultKinds, EachHasANameOfItsOwn) {
   std::set<std::string_view> names;

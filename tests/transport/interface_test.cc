@@ -1,4 +1,4 @@
-// Claim: SEALRING_SOCKET_IFNAME's grammar chooses the interface it says, and a loopback address only where it is right.
+// Claim: SEALRING_SOCKET_IFNAME chooses the interface it says, and loopback only where that is right.
 // How: a table of wishes over invented interfaces; the real machine's list must fit its own addresses.
 #include "sealring/transport/interface.h"
 
@@ -14,8 +14,8 @@ InterfaceAddress made(const std::string& name, const std::string& host) {
 }
 
 const std::vector<InterfaceAddress>& machine() {
-  static const std::vector<InterfaceAddress> all = {made("lo", "127.0.0.1"),    made("eth0", "10.0.0.2"),
-                                                    made("eth1", "10.1.0.2"),   made("ib0", "192.168.7.1"),
+  static const std::vector<InterfaceAddress> all = {made("lo", "127.0.0.1"),       made("eth0", "10.0.0.2"),
+                                                    made("eth1", "10.1.0.2"),      made("ib0", "192.168.7.1"),
                                                     made("docker0", "172.17.0.1"), made("lo", "::1"),
                                                     made("eth0", "fd00::2")};
   return all;
@@ -93,7 +93,8 @@ TEST(Interface, OnlyLoopbackIsUsedWhenThereIsNothingElse) {
 TEST(Interface, ListsThisMachineWithLoopback) {
   const auto all = list_interfaces();
   ASSERT_TRUE(all.has_value());
-  EXPECT_TRUE(std::any_of(all->begin(), all->end(), [](const auto& one) { return one.address.host() == "127.0.0.1"; }));
+  EXPECT_TRUE(std::any_of(all->begin(), all->end(),
+                          [](const auto& one) { return one.address.host() == "127.0.0.1"; }));
 }
 
 TEST(Interface, ReachKnowsLoopbackWords) {
@@ -111,8 +112,9 @@ TEST(Interface, ReachKnowsLoopbackWords) {
 TEST(SocketAddress, ParsesOnlyNumericHostAndPort) {
   EXPECT_EQ(parse_address("10.0.0.2:29600")->text(), "10.0.0.2:29600");
   EXPECT_EQ(parse_address("[fd00::2]:1")->text(), "[fd00::2]:1");
-  for (const char* bad : {"", ":", "10.0.0.2", "10.0.0.2:", ":80", "10.0.0.2:0", "10.0.0.2:65536", "10.0.0.2:8x",
-                          "localhost:80", "fd00::2:80", "[fd00::2]", "[]:80", "[fd00::2:80", "10.0.0.2:-1", "a b:80"}) {
+  for (const char* bad :
+       {"", ":", "10.0.0.2", "10.0.0.2:", ":80", "10.0.0.2:0", "10.0.0.2:65536", "10.0.0.2:8x",
+        "localhost:80", "fd00::2:80", "[fd00::2]", "[]:80", "[fd00::2:80", "10.0.0.2:-1", "a b:80"}) {
     const auto result = parse_address(bad);
     ASSERT_FALSE(result.has_value()) << bad;
     EXPECT_EQ(result.error().code, Code::invalid_argument) << bad;

@@ -40,7 +40,8 @@ inline std::byte pattern(std::uint64_t seed, std::uint64_t position) {
 /// Gives `total` pattern bytes in pieces of at most `piece`.
 class PatternSource final : public WireSource {
  public:
-  PatternSource(std::uint64_t seed, std::uint64_t total, std::size_t piece) : seed_(seed), total_(total), piece_(piece) {}
+  PatternSource(std::uint64_t seed, std::uint64_t total, std::size_t piece)
+      : seed_(seed), total_(total), piece_(piece) {}
   Result<ByteView> next() override {
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(piece_, total_ - at_));
     held_.resize(count);

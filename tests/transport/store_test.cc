@@ -1,11 +1,11 @@
-// Claim: all four stores keep one contract (write-once, absence, counters, limits), and ours admits only its job key.
+// Claim: all four stores keep one contract (write-once, absence, counters, limits); ours admits only its key.
 // How: one suite over memory, file, tcp and callback; strangers and wrong keys knock at a real server.
 #include "sealring/transport/store.h"
 
-#include <sys/stat.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,10 +43,11 @@ struct Views {
       for (int i = 0; i < 2; ++i) owned.push_back(*make_file_store(directory));
     } else if (kind == "callback") {
       inner = make_memory_store();
-      owned.push_back(make_callback_store({[this](const std::string& k, ByteView v) { return inner->set(k, v); },
-                                           [this](const std::string& k) { return inner->try_get(k); },
-                                           [this](const std::string& k, std::int64_t n) { return inner->add(k, n); },
-                                           [this](const std::string& k) { return inner->remove(k); }, "theirs"}));
+      owned.push_back(
+          make_callback_store({[this](const std::string& k, ByteView v) { return inner->set(k, v); },
+                               [this](const std::string& k) { return inner->try_get(k); },
+                               [this](const std::string& k, std::int64_t n) { return inner->add(k, n); },
+                               [this](const std::string& k) { return inner->remove(k); }, "theirs"}));
     } else {
       TcpStoreConfig config{"127.0.0.1", 0, true, "job"};
       auto served = make_tcp_store(config, secret_of(1), seconds(10));
@@ -122,12 +123,14 @@ TEST_P(StoreContract, CountersCountEveryAdd) {
   EXPECT_EQ(*views.mine().add("n", 0), -2);
   ASSERT_TRUE(views.mine().remove("n").has_value());
   EXPECT_EQ(*views.theirs().add("n", 1), 1);
-  EXPECT_EQ(*views.mine().add("limit", std::numeric_limits<std::int64_t>::max()), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(*views.mine().add("limit", std::numeric_limits<std::int64_t>::max()),
+            std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(views.theirs().add("limit", 1).error().code, Code::store);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
-      for (int j = 0; j < 100; ++j) ASSERT_TRUE((i % 2 == 0 ? views.mine() : views.theirs()).add("many", 1).has_value());
+      for (int j = 0; j < 100; ++j)
+        ASSERT_TRUE((i % 2 == 0 ? views.mine() : views.theirs()).add("many", 1).has_value());
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -136,17 +139,25 @@ TEST_P(StoreContract, CountersCountEveryAdd) {
 
 TEST_P(StoreContract, KeysAreCheckedAndKeptApart) {
   Views views(GetParam());
-  for (const std::string& bad : {std::string(), std::string("a b"), std::string("a\nb"), std::string("\xC3\xA9"),
-                                 std::string(513, 'k'), std::string("a\0b", 3)}) {
+  for (const std::string& bad : {std::string(), std::string("a b"), std::string("a\nb"),
+                                 std::string("\xC3\xA9"), std::string(513, 'k'), std::string("a\0b", 3)}) {
     EXPECT_EQ(views.mine().set(bad, {}).error().code, Code::invalid_argument);
     EXPECT_EQ(views.mine().try_get(bad).error().code, Code::invalid_argument);
     EXPECT_EQ(views.mine().add(bad, 1).error().code, Code::invalid_argument);
     EXPECT_EQ(views.mine().remove(bad).error().code, Code::invalid_argument);
   }
-  const std::string keys[] = {"a/b", "a%2fb", "a%2Fb", "a/b/", "../a", ".", "A/b", std::string(512, '/'),
+  const std::string keys[] = {"a/b",
+                              "a%2fb",
+                              "a%2Fb",
+                              "a/b/",
+                              "../a",
+                              ".",
+                              "A/b",
+                              std::string(512, '/'),
                               std::string(511, '/') + "x"};
   for (const std::string& key : keys) ASSERT_TRUE(views.mine().set(key, as_bytes(key)).has_value()) << key;
-  for (const std::string& key : keys) EXPECT_EQ(**views.theirs().try_get(key), to_bytes(as_bytes(key))) << key;
+  for (const std::string& key : keys)
+    EXPECT_EQ(**views.theirs().try_get(key), to_bytes(as_bytes(key))) << key;
 }
 
 TEST_P(StoreContract, OneOfManyWritersWins) {
@@ -163,17 +174,19 @@ TEST_P(StoreContract, OneOfManyWritersWins) {
   EXPECT_EQ(wins.load(), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, StoreContract, ::testing::Values("memory", "file", "callback", "tcp", "tcp_clients"),
+INSTANTIATE_TEST_SUITE_P(Stores, StoreContract,
+                         ::testing::Values("memory", "file", "callback", "tcp", "tcp_clients"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(CallbackStore, PassesErrorsOnAndDistrustsSizes) {
   const auto failing = [] { return fail(Code::store, "theirs", "broken"); };
-  const auto store = make_callback_store({[&](const std::string&, ByteView) -> Result<void> { return failing(); },
-                                          [](const std::string&) -> Result<std::optional<Bytes>> {
-                                            return std::optional<Bytes>(Bytes(Store::kValueBytesMax + 1));
-                                          },
-                                          [&](const std::string&, std::int64_t) -> Result<std::int64_t> { return failing(); },
-                                          [&](const std::string&) -> Result<void> { return failing(); }, "theirs"});
+  const auto store = make_callback_store(
+      {[&](const std::string&, ByteView) -> Result<void> { return failing(); },
+       [](const std::string&) -> Result<std::optional<Bytes>> {
+         return std::optional<Bytes>(Bytes(Store::kValueBytesMax + 1));
+       },
+       [&](const std::string&, std::int64_t) -> Result<std::int64_t> { return failing(); },
+       [&](const std::string&) -> Result<void> { return failing(); }, "theirs"});
   EXPECT_EQ(store->set("a", {}).error().what, "broken");
   EXPECT_EQ(store->try_get("a").error().code, Code::store);
   EXPECT_EQ(store->add("a", 1).error().what, "broken");
@@ -231,7 +244,9 @@ TEST_F(TcpStoreServing, ClientsWaitForAServerThatComesLater) {
   ASSERT_FALSE(early.has_value());
   EXPECT_EQ(early.error().code, Code::store);
   Result<std::unique_ptr<Store>> client = fail(Code::store, "", "");
-  std::thread waiting([&] { client = make_tcp_store({"127.0.0.1", port, false, "job"}, secret_of(1), seconds(20)); });
+  std::thread waiting([&] {
+    client = make_tcp_store({"127.0.0.1", port, false, "job"}, secret_of(1), seconds(20));
+  });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   served_ = *make_tcp_store({"127.0.0.1", port, true, "job"}, secret_of(1), seconds(10));
   waiting.join();
@@ -253,7 +268,8 @@ TEST_F(TcpStoreServing, OutlivesItsClientsAndTellsThemWhenItEnds) {
 
 TEST_F(TcpStoreServing, StrangersDoNotKeepRanksOut) {
   std::vector<Fd> strangers;
-  for (int i = 0; i < 300; ++i) strangers.push_back(*begin_connect(*parse_address("127.0.0.1:" + std::to_string(port_)), ""));
+  for (int i = 0; i < 300; ++i)
+    strangers.push_back(*begin_connect(*parse_address("127.0.0.1:" + std::to_string(port_)), ""));
   const Bytes junk(100000, std::byte{0x55});
   for (int i = 0; i < 50; ++i) send_some(strangers[static_cast<std::size_t>(i)], junk);
   const auto client = connect(1);
@@ -299,7 +315,8 @@ TEST(TcpStoreWire, RequestsAreCutByTheirHeaders) {
   StoreRequest request;
   std::size_t used_bytes = 0;
   for (std::size_t cut = 0; cut < good.size(); ++cut) {
-    EXPECT_EQ(parse_store_request(ByteView(good).first(cut), request, used_bytes), ParseState::incomplete) << cut;
+    EXPECT_EQ(parse_store_request(ByteView(good).first(cut), request, used_bytes), ParseState::incomplete)
+        << cut;
   }
   Bytes two = good;
   two.insert(two.end(), good.begin(), good.end());
@@ -371,7 +388,8 @@ TEST(FileStore, AFullDiskIsNoSpace) {
     if (!store) ::_exit(1);
     for (int i = 0; i < 20; ++i) {
       const auto result = (*store)->set("entry" + std::to_string(i), Bytes(4096));
-      if (!result && result.error().code != Code::no_space) std::fprintf(stderr, "%s\n", result.error().what.c_str());
+      if (!result && result.error().code != Code::no_space)
+        std::fprintf(stderr, "%s\n", result.error().what.c_str());
       if (!result) ::_exit(result.error().code == Code::no_space ? 0 : 2);
     }
     ::_exit(3);
