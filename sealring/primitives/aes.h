@@ -1,0 +1,143 @@
+// AES by tables of columns: key expansion on the host, rounds for host and device [FIPS 197].
+//
+// A column of the state is a little-endian word, so blocks, round keys and tables are used as they lie in memory. Where
+// the tables lie is the caller's business: a round is given a `Lookup` with
+//   template <int kTable, int kByte> std::uint32_t at(std::uint32_t column) const;   table kTable at byte kByte of it
+// Table-driven AES is constant-time only where the tables' place makes it so: device/cuda gives each lane its own copy,
+// so that no lookup's time depends on another lane's. Not for use on a CPU outside of tests and key set-up.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "sealring/base/host_device.h"
+
+namespace sealring::aes {
+
+struct RoundKeys {
+  std::uint32_t words[60];  ///< 4 * (rounds + 1) are used
+  std::uint32_t rounds;     ///< 10 or 14
+};
+
+struct Block {
+  std::uint32_t words[4];
+};
+
+constexpr std::uint8_t doubled(std::uint8_t x) {
+  return static_cast<std::uint8_t>((x << 1) ^ ((x >> 7) * 0x1B));
+}
+
+// [FIPS 197 §5.1.1] The inverse in GF(2^8), by walking through the powers of 3 and 1/3, then the affine map.
+constexpr std::array<std::uint8_t, 256> make_sbox() {
+  std::array<std::uint8_t, 256> out{};
+  std::uint8_t p = 1, q = 1;
+  do {
+    p = static_cast<std::uint8_t>(p ^ doubled(p));
+    q = static_cast<std::uint8_t>(q ^ (q << 1));
+    q = static_cast<std::uint8_t>(q ^ (q << 2));
+    q = static_cast<std::uint8_t>(q ^ (q << 4));
+    if ((q & 0x80) != 0) q ^= 0x09;
+    std::uint8_t x = 0x63;
+    for (int turn = 0; turn < 5; ++turn) x = static_cast<std::uint8_t>(x ^ ((q << turn) | (q >> (8 - turn))));
+    out[p] = x;
+  } while (p != 1);
+  out[0] = 0x63;
+  return out;
+}
+inline constexpr std::array<std::uint8_t, 256> kSbox = make_sbox();
+
+/// Table 0 at `byte`: MixColumns of SubBytes in row 0. Table i is this turned left by 8 i bits.
+constexpr std::uint32_t table_entry(std::uint32_t byte) {
+  const std::uint8_t s = kSbox[byte];
+  const std::uint8_t twice = doubled(s);
+  const auto thrice = static_cast<std::uint8_t>(twice ^ s);
+  return static_cast<std::uint32_t>(twice) | static_cast<std::uint32_t>(s) << 8 | static_cast<std::uint32_t>(s) << 16 |
+         static_cast<std::uint32_t>(thrice) << 24;
+}
+SR_HOST_DEVICE constexpr std::uint32_t turned(std::uint32_t entry, int table) {
+  return table == 0 ? entry : (entry << (8 * table)) | (entry >> (32 - 8 * table));
+}
+
+/// [FIPS 197 §5.2] `key` is 4 (AES-128) or 8 (AES-256) little-endian words.
+inline void expand(const std::uint32_t* key, std::uint32_t key_words, RoundKeys& out) {
+  const auto substituted = [](std::uint32_t word) {
+    std::uint32_t result = 0;
+    for (int i = 0; i < 4; ++i) result |= static_cast<std::uint32_t>(kSbox[(word >> (8 * i)) & 0xFFu]) << (8 * i);
+    return result;
+  };
+  out = RoundKeys{};
+  out.rounds = key_words + 6;
+  std::uint8_t constant = 1;
+  for (std::uint32_t i = 0; i < 4 * (out.rounds + 1); ++i) {
+    if (i < key_words) {
+      out.words[i] = key[i];
+      continue;
+    }
+    std::uint32_t word = out.words[i - 1];
+    if (i % key_words == 0) {
+      word = substituted((word >> 8) | (word << 24)) ^ constant;
+      constant = doubled(constant);
+    } else if (key_words == 8 && i % 8 == 4) {
+      word = substituted(word);
+    }
+    out.words[i] = out.words[i - key_words] ^ word;
+  }
+}
+
+/// [FIPS 197 §5.1] SubBytes, ShiftRows, MixColumns, AddRoundKey.
+template <class Lookup>
+SR_HOST_DEVICE inline Block full_round(const Block& in, const std::uint32_t* key, const Lookup& tables) {
+  Block out;
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    out.words[c] = tables.template at<0, 0>(in.words[c]) ^ tables.template at<1, 1>(in.words[(c + 1) & 3]) ^
+                   tables.template at<2, 2>(in.words[(c + 2) & 3]) ^ tables.template at<3, 3>(in.words[(c + 3) & 3]) ^
+                   key[c];
+  }
+  return out;
+}
+
+/// The last round has no MixColumns: its bytes are where a table holds the plain S-box at the byte's own place.
+template <class Lookup>
+SR_HOST_DEVICE inline Block last_round(const Block& in, const std::uint32_t* key, const Lookup& tables) {
+  Block out;
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    const std::uint32_t low = (tables.template at<2, 0>(in.words[c]) & 0xFFu) |
+                              (tables.template at<0, 1>(in.words[(c + 1) & 3]) & ~0xFFu);
+    const std::uint32_t high = (tables.template at<1, 2>(in.words[(c + 2) & 3]) & 0xFFFFFFu) |
+                               (tables.template at<2, 3>(in.words[(c + 3) & 3]) & ~0xFFFFFFu);
+    out.words[c] = ((low & 0xFFFFu) | (high & ~0xFFFFu)) ^ key[c];
+  }
+  return out;
+}
+
+/// Encrypts kBlocks blocks side by side, in place. `keys` is 16-byte aligned memory that all lanes read alike.
+template <int kBlocks, class Lookup>
+SR_HOST_DEVICE inline void encrypt(Block (&blocks)[kBlocks], const std::uint32_t* keys, std::uint32_t rounds,
+                                   const Lookup& tables) {
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) blocks[b].words[c] ^= keys[c];
+  }
+#pragma unroll 1
+  for (std::uint32_t round = 1; round < rounds; ++round) {
+    const std::uint32_t key[4] = {keys[4 * round], keys[4 * round + 1], keys[4 * round + 2], keys[4 * round + 3]};
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) blocks[b] = full_round(blocks[b], key, tables);
+  }
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) blocks[b] = last_round(blocks[b], keys + 4 * rounds, tables);
+}
+
+/// Plain tables, for key set-up and tests.
+struct PlainTables {
+  template <int kTable, int kByte>
+  std::uint32_t at(std::uint32_t column) const {
+    return turned(table_entry((column >> (8 * kByte)) & 0xFFu), kTable);
+  }
+};
+
+}  // namespace sealring::aes
