@@ -9,6 +9,9 @@ constexpr const char* kStage = "transport.exchange";
 /// The most bytes that one direction moves before the other gets its turn: large enough that a system call
 /// costs nothing beside its copy, small enough that what is under way stays in the cores' caches.
 constexpr std::size_t kTurnBytes = 256 * 1024;
+/// Up to so many streams a blocked direction is tried again in each pass; beyond, poll tells which are worth
+/// it.
+constexpr std::size_t kTriedWithoutAsking = 3;
 
 /// One stream of this exchange with the moves that use it, in order.
 struct Lanes {
@@ -144,6 +147,27 @@ Error exchange_timed_out(const std::vector<Lanes>& all) {
   return timed_out(kStage, what, silent.empty() ? full : silent);
 }
 
+/// After a pass that moved something: what would block then may go on now. A few streams are simply tried
+/// again, a try costs less than asking; of many, one look says which to try.
+Result<void> look_again(std::vector<Lanes>& all, std::vector<Interest>& interests, StreamWaiter& waiter) {
+  if (all.size() <= kTriedWithoutAsking) {
+    for (Lanes& lanes : all) lanes.read_blocked = lanes.write_blocked = false;
+    return {};
+  }
+  bool wanted = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    interests[i] = {all[i].stream.get(), all[i].read_blocked, all[i].write_blocked, false, false};
+    wanted = wanted || all[i].read_blocked || all[i].write_blocked;
+  }
+  if (!wanted) return {};
+  SR_TRY(waiter.wait(interests, Deadline::at(Clock::time_point::min())));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].read_blocked = all[i].read_blocked && !interests[i].can_read;
+    all[i].write_blocked = all[i].write_blocked && !interests[i].can_write;
+  }
+  return {};
+}
+
 /// Waits until some direction that would block may go on.
 Result<void> wait_for_any(std::vector<Lanes>& all, std::vector<Interest>& interests, StreamWaiter& waiter,
                           Deadline deadline) {
@@ -184,7 +208,8 @@ Result<void> run_exchange(std::span<const Send> sends, std::span<const Recv> rec
     }
     if (!pending) return {};
     if (deadline.expired()) return fail(exchange_timed_out(all));
-    if (!moved) SR_TRY(wait_for_any(all, interests, *hooks.waiter, deadline));
+    SR_TRY(moved ? look_again(all, interests, *hooks.waiter)
+                 : wait_for_any(all, interests, *hooks.waiter, deadline));
   }
 }
 

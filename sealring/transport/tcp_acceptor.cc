@@ -42,7 +42,10 @@ void TcpAcceptor::run() noexcept {
     const auto now = Clock::now();
     for (Unproven& unproven : unproven_) {
       if (unproven.fd.valid() && now - unproven.since >= kUnprovenAgeMax) {
-        drop(unproven, unproven.waits_for_group ? "its group was not opened in time" : "no proof within 5 s");
+        // A rank that is much earlier than this one knocks again and again: no cause for alarm.
+        const bool early = unproven.waits_for_group;
+        drop(unproven, early ? "its group is not open yet" : "no proof within 5 s",
+             early ? LogLevel::debug : LogLevel::warning);
       }
     }
   }
@@ -143,8 +146,8 @@ void TcpAcceptor::judge(Unproven& unproven) {
   }
 }
 
-void TcpAcceptor::drop(Unproven& unproven, const char* reason) {
-  limiter_.log(LogLevel::warning, "connection_refused", {{"reason", reason}});
+void TcpAcceptor::drop(Unproven& unproven, const char* reason, LogLevel level) {
+  limiter_.log(level, "connection_refused", {{"reason", reason}});
   unproven.fd.reset();
 }
 

@@ -45,7 +45,7 @@ class TcpAcceptor {
   void greet(Fd fd);
   void read_answer(Unproven& unproven);
   void judge(Unproven& unproven);
-  void drop(Unproven& unproven, const char* reason);
+  void drop(Unproven& unproven, const char* reason, LogLevel level = LogLevel::warning);
 
   const Fd listener_, wake_;
   TcpStreams& streams_;
