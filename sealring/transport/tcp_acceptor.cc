@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <system_error>
 
 namespace sealring {
@@ -38,7 +39,11 @@ TcpAcceptor::~TcpAcceptor() {
 
 void TcpAcceptor::run() noexcept {
   while (!stop_.load()) {
-    poll_once();
+    try {
+      poll_once();
+    } catch (const std::exception&) {  // memory: it comes back, or the ranks run into their deadlines
+      accept_after_ = Clock::now() + kFdLimitPause;
+    }
     const auto now = Clock::now();
     for (Unproven& unproven : unproven_) {
       if (unproven.fd.valid() && now - unproven.since >= kUnprovenAgeMax) {
