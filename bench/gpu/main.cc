@@ -120,6 +120,7 @@ class Bench {
     } else {
       cudaGraph_t graph = nullptr;
       cudaGraphExec_t exec = nullptr;
+      once();  // allocates what it needs: not while capturing
       must(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
       for (int i = 0; i < options.graph; ++i) once();
       must(cudaStreamEndCapture(stream_, &graph), "capture");

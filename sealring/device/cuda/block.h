@@ -16,6 +16,9 @@
 //   - Warp-wide instructions are members of the warp on whole Lanes (sum, any; a matrix instruction likewise: on the
 //     device its asm, on the host a loop over lanes that does what the fragment layout says).
 //
+// Work that spans several phases: block.split(n, group_work, rest_work). The first n warps become a block of their own with
+// its own phases (a `Block` again), the others do rest_work(warp) meanwhile, and all meet behind both.
+//
 // A new body: a struct with `Shared`, `kThreads`, and `template <class Block> static SR_HOST_DEVICE void
 // run(Block&, Shared&, const SegmentJob&, const OpView&, const KeyWords&, Column)`, which handles the segments
 // column.index, column.index + column.count, ... of the job. chacha_body.h is the example; kernel.h wraps a body
@@ -24,6 +27,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -42,6 +46,15 @@ struct alignas(16) Chunk {
 SR_HOST_DEVICE inline Chunk operator^(const Chunk& a, const Chunk& b) {
   return Chunk{{a.words[0] ^ b.words[0], a.words[1] ^ b.words[1], a.words[2] ^ b.words[2], a.words[3] ^ b.words[3]}};
 }
+
+/// Operands of the 1-bit matrix instruction as the lanes hold them [PTX ISA, mma.m16n8k256]; with g = lane/4, q = lane%4
+/// A: word q of rows g and g+8 of the first 128 bits, then of the second; counts: columns 2q, 2q+1 of row g, of row g+8.
+struct FragmentA {
+  std::uint32_t words[4];
+};
+struct Counts {
+  std::uint32_t words[4];
+};
 
 // --- the host -----------------------------------------------------------------------------------------------
 
@@ -78,6 +91,36 @@ class HostWarp {
   template <class Function>
   void step(Function&& function) {
     for (int lane = 0; lane < kLanes; ++lane) function(lane);
+  }
+  /// A step without the barrier behind it: what it writes is read by the same lane only, until the next step().
+  template <class Function>
+  void each(Function&& function) {
+    for (int lane = 0; lane < kLanes; ++lane) function(lane);
+  }
+  /// counts[i][j] += ones in (row i of A AND column j of B). B: words 2 * half and 2 * half + 1 of `b`, which are
+  /// word q of column g of the first 128 bits and of the second.
+  void count_products(Lanes<Counts>& counts, const Lanes<FragmentA>& a, const Lanes<Chunk>& b, int half) const {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + i / 2 * 8, column = 2 * (lane % 4) + i % 2;
+        std::uint32_t ones = 0;
+        for (int q = 0; q < 4; ++q) {
+          const FragmentA& left = a[row % 8 * 4 + q];
+          const Chunk& right = b[column * 4 + q];
+          for (int k = 0; k < 2; ++k) {
+            const std::uint32_t both = left.words[2 * k + row / 8] & right.words[2 * half + k];
+            ones += static_cast<std::uint32_t>(std::popcount(both));
+          }
+        }
+        counts[lane].words[i] += ones;
+      }
+    }
+  }
+  /// The sum over GF(2) of all lanes, for every lane.
+  std::uint32_t sum_bits(const Lanes<std::uint32_t>& values) const {
+    std::uint32_t out = 0;
+    for (const std::uint32_t value : values.values) out ^= value;
+    return out;
   }
   /// The sum over all lanes, mod 2^32, for every lane.
   std::uint32_t sum(const Lanes<std::uint32_t>& values) const {
@@ -118,12 +161,23 @@ class HostBlock {
 
   explicit HostBlock(int threads, WindowReads* reads = nullptr) : warps_(threads / kLanes), reads_(reads) {}
   int warps() const { return warps_; }
+  /// Whether the shared memory's address, as instructions see it, is `address`; the host has no such address.
+  bool shared_begins_at(const void*, std::uint32_t) const { return true; }
 
   template <class Function>
   void phase(Function&& function) {
     for (int index = 0; index < warps_; ++index) {
       HostWarp warp(index, reads_);
       function(warp);
+    }
+  }
+  template <class Group, class Rest>
+  void split(int group_warps, Group&& group, Rest&& rest) {
+    HostBlock inner(group_warps * kLanes, reads_);
+    group(inner);
+    for (int index = group_warps; index < warps_; ++index) {
+      HostWarp warp(index, reads_);
+      rest(warp);
     }
   }
 
@@ -166,6 +220,32 @@ class DeviceWarp {
 #if defined(__CUDA_ARCH__)
     function(static_cast<int>(threadIdx.x) % kLanes);
     __syncwarp();
+#endif
+  }
+  template <class Function>
+  SR_HOST_DEVICE void each(Function&& function) {
+#if defined(__CUDA_ARCH__)
+    function(static_cast<int>(threadIdx.x) % kLanes);
+#endif
+  }
+  SR_HOST_DEVICE void count_products([[maybe_unused]] Lanes<Counts>& counts,
+                                     [[maybe_unused]] const Lanes<FragmentA>& a,
+                                     [[maybe_unused]] const Lanes<Chunk>& b, [[maybe_unused]] int half) const {
+#if defined(__CUDA_ARCH__)
+    std::uint32_t(&d)[4] = counts.value.words;
+    const std::uint32_t(&l)[4] = a.value.words;
+    asm volatile("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(l[0]), "r"(l[1]), "r"(l[2]), "r"(l[3]), "r"(b.value.words[2 * half]),
+                   "r"(b.value.words[2 * half + 1]));
+#endif
+  }
+  SR_HOST_DEVICE std::uint32_t sum_bits(const Lanes<std::uint32_t>& values) const {
+#if defined(__CUDA_ARCH__)
+    return __reduce_xor_sync(0xFFFFFFFFu, values.value);
+#else
+    return values.value;
 #endif
   }
   SR_HOST_DEVICE std::uint32_t sum(const Lanes<std::uint32_t>& values) const {
@@ -211,11 +291,21 @@ class DeviceBlock {
     SR_HOST_DEVICE T& operator[](int) { return value; }
   };
 
+  /// `group_warps` 0: the whole block.
+  SR_HOST_DEVICE explicit DeviceBlock(int group_warps = 0) : group_warps_(group_warps) {}
   SR_HOST_DEVICE int warps() const {
 #if defined(__CUDA_ARCH__)
-    return static_cast<int>(blockDim.x) / kLanes;
+    return group_warps_ != 0 ? group_warps_ : static_cast<int>(blockDim.x) / kLanes;
 #else
     return 0;
+#endif
+  }
+  SR_HOST_DEVICE bool shared_begins_at([[maybe_unused]] const void* shared,
+                                       [[maybe_unused]] std::uint32_t address) const {
+#if defined(__CUDA_ARCH__)
+    return __cvta_generic_to_shared(shared) == address;
+#else
+    return true;
 #endif
   }
   template <class Function>
@@ -223,9 +313,28 @@ class DeviceBlock {
 #if defined(__CUDA_ARCH__)
     DeviceWarp warp;
     function(warp);
+    if (group_warps_ == 0)
+      __syncthreads();
+    else  // barrier 0 is the whole block's
+      asm volatile("bar.sync 1, %0;" ::"r"(group_warps_ * kLanes) : "memory");
+#endif
+  }
+  template <class Group, class Rest>
+  SR_HOST_DEVICE void split(int group_warps, Group&& group, Rest&& rest) {
+#if defined(__CUDA_ARCH__)
+    DeviceWarp warp;
+    if (warp.index() < group_warps) {
+      DeviceBlock inner(group_warps);
+      group(inner);
+    } else {
+      rest(warp);
+    }
     __syncthreads();
 #endif
   }
+
+ private:
+  int group_warps_;
 };
 
 #endif

@@ -1,9 +1,9 @@
 // ChaCha20-Poly1305 of many segments: the body of the seal and the open kernels [RFC 8439 §2.8].
 //
-// A block is `kWorkers` warps that encrypt and one, the last, that prepares and finishes. There is one phase a segment;
-// in phase i of a column
-//   workers   combine segment i-2 (open), then encrypt or decrypt segment i and evaluate their part of its Poly1305;
-//   the last  adds up segment i-1 and writes (seal) or checks (open) its tag, and prepares keys and powers ahead.
+// A block is `kWorkers` warps that encrypt, one that finishes and one that prepares. In phase i of a column
+//   workers    combine segment i-2 (open), then encrypt or decrypt segment i and evaluate their part of its Poly1305;
+//   finisher   adds up segment i-1 and writes (seal) or checks (open) its tag;
+//   preparer   makes one-time keys and powers of r of the next batch of segments, over several phases.
 // So nobody waits for a tag: the tag of i-1 is computed while i is encrypted. With a depth of one, open has room for one
 // segment instead of two (so for larger ones, or for more blocks), and the workers wait while a tag is checked.
 //
@@ -33,14 +33,16 @@ struct ChachaConfig {
   static constexpr std::uint32_t kTile = kTileOf;
   static constexpr CombineKind kCombine = kCombineOf;
   static constexpr int kDepth = kDepthOf;  ///< segments in flight in a block
-  static constexpr int kBatch = 8;         ///< segments prepared at once
+  static constexpr int kBatch = kDirection == Direction::seal ? 16 : 8;  ///< segments prepared at once
 };
 
 template <class Config>
 struct ChachaBody {
   static constexpr bool kOpen = Config::kDirection == Direction::open;
   static constexpr int kWorkers = Config::kWorkers;
-  static constexpr int kThreads = (kWorkers + 1) * kLanes;
+  static constexpr int kFinisher = kWorkers;
+  static constexpr int kPreparer = kWorkers + 1;
+  static constexpr int kThreads = (kWorkers + 2) * kLanes;
   static constexpr int kBlocks = Config::kBlocks;
   static constexpr int kBatch = Config::kBatch;
   static constexpr bool kInShared = Config::kTile != 0;
@@ -49,9 +51,10 @@ struct ChachaBody {
   static constexpr std::uint32_t kStored = kOpen && kInShared ? kDepth * Config::kTile / 16 : kWorkers * kTileChunks;
   static_assert(!kOpen || Config::kTile % (kWorkers * kTileBytes) == 0);
 
+  using Prep = SegmentPrep<kWorkers>;
   struct Shared {
     Chunk stored[kStored];  ///< open: kDepth segments; seal: what a worker transposes in
-    SegmentPrep prep[2][kBatch];
+    Prep prep[2][kBatch];
     poly1305::Number sums[kDepth][kWorkers * kLanes];
     Chunk tail[kDepth][4];        ///< ciphertext behind the last whole row
     Chunk tail_plain[kDepth][4];  ///< open: its plaintext
@@ -79,7 +82,7 @@ struct ChachaBody {
     out.shape = shape_of(out.place.payload_bytes);
     return out;
   }
-  SR_HOST_DEVICE static SegmentPrep& prep_of(Shared& shared, std::uint32_t i) {
+  SR_HOST_DEVICE static Prep& prep_of(Shared& shared, std::uint32_t i) {
     return shared.prep[(i / kBatch) & 1u][i % kBatch];
   }
   /// Where lane `lane` finds chunk lane + 32 c of a tile: row lane/4 + 8 c, turned within the row.
@@ -132,59 +135,66 @@ struct ChachaBody {
     typename Warp::template Lanes<poly1305::Number> sum;
   };
 
-  // Four chunks a lane of a tile, from the tensor (seal) or the window (open).
-  template <class Warp>
+  /// The chunk of the segment that lane `lane` has as its c-th of a tile; below 0: in front of the segment, where the
+  /// AAD lies in the last places.
+  SR_HOST_DEVICE static int chunk_of(const Segment& segment, int tile, int lane, int c) {
+    return tile * static_cast<int>(kTileChunks) - 4 * static_cast<int>(segment.shape.pad_rows) + c * kLanes + lane;
+  }
+  /// What the MAC absorbs in front of the segment's data.
+  SR_HOST_DEVICE static poly1305::Number number_in_front(const SegmentJob& job, const OpView& op,
+                                                         const Segment& segment, int at) {
+    if (at < -kAadChunks) return poly1305::Number{};
+    const Chunk aad = aad_chunk(job, op, segment.k, kAadChunks + at);
+    return poly1305::number_of(aad.words[0], aad.words[1], aad.words[2], aad.words[3]);
+  }
+
+  // Four chunks a lane of a tile, from the tensor (seal) or the window (open). kPlain: a tile without padding, memory
+  // that is aligned.
+  template <bool kPlain, class Warp>
   SR_HOST_DEVICE static void load_tile(Warp& warp, const SegmentJob& job, const Segment& segment, std::uint32_t tile,
-                                       int lane, typename Registers<Warp>::Row& row) {
-    const int first = static_cast<int>(tile * kTileChunks - 4 * segment.shape.pad_rows) + lane;
-    if constexpr (kOpen) {
-      const std::byte* const from = job.wire + segment.place.wire;
+                                       int lane, Chunk (&data)[4]) {
+    const std::byte* const from = kOpen ? job.wire + segment.place.wire : job.plaintext + segment.place.payload;
+    const std::byte* const first =
+        from + 16 * static_cast<std::int64_t>(chunk_of(segment, static_cast<int>(tile), lane, 0));
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int at = first + c * kLanes;
-        row.chunk[c] = at < 0 ? Chunk{} : warp.window_chunk(from + static_cast<std::int64_t>(at) * 16);
-      }
-    } else {
-      const std::byte* const from = job.plaintext + segment.place.payload;
-      if (misalignment(from) == 0) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int at = first + c * kLanes;
-          row.chunk[c] = at < 0 ? Chunk{} : load_aligned(from + static_cast<std::int64_t>(at) * 16);
-        }
+    for (int c = 0; c < 4; ++c) {
+      const std::byte* const at = first + c * kLanes * 16;
+      if constexpr (kPlain) {
+        data[c] = kOpen ? warp.window_chunk(at) : load_aligned(at);
       } else {
-        const ConstUserMemory memory{job.plaintext, payload_bytes_of(job)};
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int at = first + c * kLanes;
-          row.chunk[c] = at < 0 ? Chunk{} : load_any(memory, from + static_cast<std::int64_t>(at) * 16);
-        }
+        if (chunk_of(segment, static_cast<int>(tile), lane, c) < 0)
+          data[c] = Chunk{};
+        else if constexpr (kOpen)
+          data[c] = warp.window_chunk(at);
+        else
+          data[c] = load_any(ConstUserMemory{job.plaintext, payload_bytes_of(job)}, at);
       }
     }
   }
 
   // Encrypts or decrypts a loaded tile and absorbs its ciphertext.
-  SR_HOST_DEVICE static void cipher_tile(const SegmentJob& job, const Segment& segment, const SegmentPrep& prep,
-                                         std::uint32_t tile, int lane, const Chunk* stream, Chunk* plain,
-                                         Chunk (&data)[4], poly1305::Number& sum) {
-    const int first = static_cast<int>(tile * kTileChunks - 4 * segment.shape.pad_rows) + lane;
-    std::byte* const to = job.wire + segment.place.wire;
+  template <bool kPlain>
+  SR_HOST_DEVICE static void cipher_tile(const SegmentJob& job, const OpView& op, const Segment& segment,
+                                         const Prep& prep, std::uint32_t tile, int lane, const Chunk* stream,
+                                         Chunk* plain, Chunk (&data)[4], poly1305::Number& sum) {
+    std::byte* const to = job.wire + segment.place.wire +
+                          16 * static_cast<std::int64_t>(chunk_of(segment, static_cast<int>(tile), lane, 0));
     poly1305::Columns columns{};
     add_product(columns, sum, prep.stride[0]);
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const int at = first + c * kLanes;
+      const int at = kPlain ? 0 : chunk_of(segment, static_cast<int>(tile), lane, c);
       const std::uint32_t slot = coalesced_slot(lane, c);
       const Chunk other = data[c] ^ stream[slot];
       const Chunk& sealed = kOpen ? data[c] : other;
-      if constexpr (kOpen) {
+      if constexpr (kOpen)
         plain[slot] = other;
-      } else {
-        if (at >= 0) store_aligned(to + static_cast<std::int64_t>(at) * 16, sealed);
-      }
+      else if (kPlain || at >= 0)
+        store_aligned(to + c * kLanes * 16, sealed);
       const poly1305::Number number =
-          at < 0 ? poly1305::Number{}
-                 : poly1305::number_of(sealed.words[0], sealed.words[1], sealed.words[2], sealed.words[3]);
+          kPlain || at >= 0
+              ? poly1305::number_of(sealed.words[0], sealed.words[1], sealed.words[2], sealed.words[3])
+              : number_in_front(job, op, segment, at);
       if (c < 3)
         add_product(columns, number, prep.stride[1 + c]);
       else
@@ -193,35 +203,61 @@ struct ChachaBody {
     sum = carried(columns);
   }
 
+  // The keystream of a tile, a row a lane. [RFC 8439 §2.8] The data begins with block 1.
+  template <class Warp>
+  SR_HOST_DEVICE static void stream_tile(Warp&, const KeyWords& key, const NonceWords& nonce, const Segment& segment,
+                                         std::uint32_t tile, int lane, Chunk* stream) {
+    const std::uint32_t counter = tile * kLanes + static_cast<std::uint32_t>(lane) - segment.shape.pad_rows + 1;
+    const chacha20::Block block = chacha20::keystream(key.key, nonce.words, counter);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      stream[row_slot(lane, c)] =
+          Chunk{{block.words[4 * c], block.words[4 * c + 1], block.words[4 * c + 2], block.words[4 * c + 3]}};
+    }
+  }
+
+  template <bool kPlain, class Warp>
+  SR_HOST_DEVICE static void work_on_tile(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
+                                          const KeyWords& key, const NonceWords& nonce, Column column,
+                                          const Segment& segment, std::uint32_t tile, bool streamed,
+                                          Registers<Warp>& registers) {
+    const int worker = warp.index();
+    Chunk* const stream = transposed(shared, segment, worker, tile);
+    warp.step([&](int lane) {
+      load_tile<kPlain>(warp, job, segment, tile, lane, registers.data[lane].chunk);
+      if (!streamed) stream_tile(warp, key, nonce, segment, tile, lane, stream);
+    });
+    Chunk* const plain = kOpen ? waiting(shared, job, column, segment, worker, tile) : nullptr;
+    warp.step([&](int lane) {
+      cipher_tile<kPlain>(job, op, segment, prep_of(shared, segment.i), tile, lane, stream, plain,
+                          registers.data[lane].chunk, registers.sum[lane]);
+    });
+  }
+
+  // `streamed`: the keystream of the worker's first tile is there already.
   template <class Warp>
   SR_HOST_DEVICE static void cipher_segment(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
-                                            const KeyWords& key, Column column, const Segment& segment) {
-    const SegmentPrep& prep = prep_of(shared, segment.i);
+                                            const KeyWords& key, Column column, const Segment& segment,
+                                            bool streamed) {
     const int worker = warp.index();
+    const int tiles = static_cast<int>(segment.shape.tiles);
     const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
+    const bool aligned = kOpen || misalignment(job.plaintext) == 0;
     Registers<Warp> registers;
-    warp.step([&](int lane) { registers.sum[lane] = poly1305::Number{}; });
-    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles; tile += kWorkers) {
-      Chunk* const stream = transposed(shared, segment, worker, tile);
-      warp.step([&](int lane) {
-        load_tile(warp, job, segment, tile, lane, registers.data[lane]);
-        // [RFC 8439 §2.8] The data begins with block 1.
-        const std::uint32_t counter = tile * kLanes + static_cast<std::uint32_t>(lane) - segment.shape.pad_rows + 1;
-        const chacha20::Block block = chacha20::keystream(key.key, nonce.words, counter);
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          stream[row_slot(lane, c)] = Chunk{{block.words[4 * c], block.words[4 * c + 1], block.words[4 * c + 2],
-                                             block.words[4 * c + 3]}};
-        }
-      });
-      Chunk* const plain = kOpen ? waiting(shared, job, column, segment, worker, tile) : nullptr;
-      warp.step([&](int lane) {
-        cipher_tile(job, segment, prep, tile, lane, stream, plain, registers.data[lane].chunk, registers.sum[lane]);
-      });
-    }
     warp.step([&](int lane) {
-      shared.sums[segment.parity()][worker * kLanes + lane] = registers.sum[lane];
+      // The AAD that finds no place in the padding is the last of a tile -1, which is one worker's.
+      registers.sum[lane] = tiles % kWorkers == worker
+                                ? number_in_front(job, op, segment, chunk_of(segment, -1, lane, 3))
+                                : poly1305::Number{};
     });
+    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles; tile += kWorkers) {
+      if (aligned && (tile > 0 || segment.shape.pad_rows == 0))
+        work_on_tile<true>(warp, shared, job, op, key, nonce, column, segment, tile, streamed, registers);
+      else
+        work_on_tile<false>(warp, shared, job, op, key, nonce, column, segment, tile, streamed, registers);
+      streamed = false;
+    }
+    warp.step([&](int lane) { shared.sums[segment.parity()][worker * kLanes + lane] = registers.sum[lane]; });
     if (worker == 0 && segment.shape.tail_chunks > 0) cipher_tail(warp, shared, job, key, nonce, segment);
   }
 
@@ -309,54 +345,36 @@ struct ChachaBody {
     });
   }
 
-  // What a lane of the last warp adds to the sum: a block of AAD, the lengths, or a chunk of the tail.
-  SR_HOST_DEVICE static void add_extra(const Shared& shared, const SegmentJob& job, const OpView& op,
-                                       const Segment& segment, const SegmentPrep& prep, int lane,
+  // What a lane of the finisher adds to the sum: the lengths, or a chunk of the tail.
+  SR_HOST_DEVICE static void add_extra(const Shared& shared, const Segment& segment, const Prep& prep, int lane,
                                        poly1305::Columns& columns) {
-    using poly1305::Number;
-    constexpr int kLengths = kAadChunks;
-    constexpr int kTail = kLengths + 1;
-    Chunk block{};
-    Number power{};
-    if (lane < kAadChunks) {
-      block = aad_chunk(job, op, segment.k, lane);
-      power = prep.aad[lane];
-    } else if (lane == kLengths) {  // [RFC 8439 §2.8] le64 lengths of AAD and ciphertext
-      block = Chunk{{static_cast<std::uint32_t>(kAadBytes), 0, segment.place.payload_bytes, 0}};
-      power = prep.low[0];
-    } else if (lane < kTail + static_cast<int>(segment.shape.tail_chunks)) {
-      block = shared.tail[segment.parity()][lane - kTail];
-      power = prep.low[static_cast<int>(segment.shape.tail_chunks) - (lane - kTail)];
-    } else {
-      return;
-    }
+    const int tail = static_cast<int>(segment.shape.tail_chunks);
+    if (lane > tail) return;
+    // [RFC 8439 §2.8] le64 lengths of AAD and ciphertext
+    const Chunk block = lane == tail ? Chunk{{static_cast<std::uint32_t>(kAadBytes), 0, segment.place.payload_bytes, 0}}
+                                     : shared.tail[segment.parity()][lane];
     add_product(columns, poly1305::number_of(block.words[0], block.words[1], block.words[2], block.words[3]),
-                multiplier_of(power));
+                multiplier_of(prep.low[tail - lane]));
   }
 
   // Adds up a segment's sums; every lane gets the tag.
   template <class Warp>
-  SR_HOST_DEVICE static Chunk tag_of(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
-                                     const Segment& segment) {
+  SR_HOST_DEVICE static Chunk tag_of(Warp& warp, Shared& shared, const Segment& segment) {
     using poly1305::Number;
-    const SegmentPrep& prep = prep_of(shared, segment.i);
+    const Prep& prep = prep_of(shared, segment.i);
     typename Warp::template Lanes<std::uint32_t> limbs[5];
     warp.step([&](int lane) {
-      const poly1305::Multiplier warps = multiplier_of(prep.warp);
       const Number* const sums = shared.sums[segment.parity()];
-      Number sum = sums[(kWorkers - 1) * kLanes + lane];
-      for (int worker = kWorkers - 2; worker >= 0; --worker) {
-        poly1305::Columns columns{};
-        add_product(columns, sum, warps);
-        add_number(columns, sums[worker * kLanes + lane]);
-        sum = carried(columns);
-      }
+      poly1305::Columns workers{};
+      add_number(workers, sums[lane]);
+      for (int worker = 1; worker < kWorkers; ++worker)
+        add_product(workers, sums[worker * kLanes + lane], multiplier_of(prep.worker[worker]));
       // The last chunk of lane 31 has the tail and the lengths behind it.
       const int exponent = 33 - lane + static_cast<int>(segment.shape.tail_chunks);
       const Number weight = multiply(prep.low[(exponent - 1) & 7], prep.high[(exponent - 1) >> 3]);
       poly1305::Columns columns{};
-      add_product(columns, sum, multiplier_of(weight));
-      add_extra(shared, job, op, segment, prep, lane, columns);
+      add_product(columns, carried(workers), multiplier_of(weight));
+      add_extra(shared, segment, prep, lane, columns);
       const Number all = carried(columns);
 #pragma unroll
       for (int i = 0; i < 5; ++i) limbs[i][lane] = all.limb[i];
@@ -375,9 +393,9 @@ struct ChachaBody {
   }
 
   template <class Warp>
-  SR_HOST_DEVICE static void finish_segment(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
+  SR_HOST_DEVICE static void finish_segment(Warp& warp, Shared& shared, const SegmentJob& job,
                                             const Segment& segment) {
-    const Chunk tag = tag_of(warp, shared, job, op, segment);
+    const Chunk tag = tag_of(warp, shared, segment);
     std::byte* const at = job.wire + segment.place.wire + segment.place.payload_bytes;
     if constexpr (!kOpen) {
       warp.step([&](int lane) {
@@ -400,47 +418,78 @@ struct ChachaBody {
   }
 
   template <class Warp>
-  SR_HOST_DEVICE static void prepare_batch(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
-                                           const KeyWords& key, Column column, std::uint32_t count,
-                                           std::uint32_t first) {
+  SR_HOST_DEVICE static void prepare_batch(Warp& warp, Shared& shared, const OpView& op, const KeyWords& key,
+                                           Column column, std::uint32_t count, std::uint32_t first) {
     warp.step([&](int lane) {
       const std::uint32_t i = first + static_cast<std::uint32_t>(lane);
       if (lane < kBatch && i < count)
-        prepare_segment<kWorkers>(key, op, job, column.index + i * column.count, prep_of(shared, i));
+        prepare_segment<kWorkers>(key, op, column.index + i * column.count, prep_of(shared, i));
+    });
+  }
+
+  // Before the first segment: its preparation, and meanwhile its first keystream.
+  template <class Block>
+  SR_HOST_DEVICE static void begin(Block& block, Shared& shared, const SegmentJob& job, const OpView& op,
+                                   const KeyWords& key, Column column, std::uint32_t count) {
+    block.phase([&](typename Block::Warp& warp) {
+      const int worker = warp.index();
+      if (worker == kPreparer) {
+        prepare_batch(warp, shared, op, key, column, count, 0);
+      } else if (worker == kFinisher) {
+        warp.step([&](int lane) {
+          if (lane == 0) shared.bad = BadTag{};
+        });
+      } else if (count > 0) {
+        const Segment segment = segment_of(job, column, 0);
+        const std::uint32_t tile = first_tile(segment.shape, worker);
+        const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
+        if (tile >= segment.shape.tiles) return;
+        Chunk* const stream = transposed(shared, segment, worker, tile);
+        warp.step([&](int lane) { stream_tile(warp, key, nonce, segment, tile, lane, stream); });
+      }
+    });
+  }
+
+  // Phase i: see the head of this file. `block` may be the group of workers and finisher.
+  template <class Block>
+  SR_HOST_DEVICE static void phases_of(Block& block, Shared& shared, const SegmentJob& job, const OpView& op,
+                                       const KeyWords& key, Column column, std::uint32_t count, std::uint32_t i) {
+    using Warp = typename Block::Warp;
+    block.phase([&](Warp& warp) {
+      if (warp.index() < kWorkers) {
+        if constexpr (kOpen) {
+          if (i >= kDepth && shared.accepted[i % kDepth] != 0)
+            combine_segment(warp, shared, job, column, segment_of(job, column, i - kDepth));
+        }
+        if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i), i == 0);
+      } else if (warp.index() == kFinisher) {
+        if (kDepth == 2 && i >= 1 && i <= count) finish_segment(warp, shared, job, segment_of(job, column, i - 1));
+      }
+    });
+    if (kDepth == 2 || i >= count) return;
+    block.phase([&](Warp& warp) {
+      if (warp.index() == kFinisher) finish_segment(warp, shared, job, segment_of(job, column, i));
     });
   }
 
   template <class Block>
   SR_HOST_DEVICE static void run(Block& block, Shared& shared, const SegmentJob& job, const OpView& op,
                                  const KeyWords& key, Column column) {
-    using Warp = typename Block::Warp;
     const std::uint32_t count =
         column.index < job.segments ? (job.segments - column.index + column.count - 1) / column.count : 0;
-    block.phase([&](Warp& warp) {
-      if (warp.index() != kWorkers) return;
-      warp.step([&](int lane) {
-        if (lane == 0) shared.bad = BadTag{};
-      });
-      prepare_batch(warp, shared, job, op, key, column, count, 0);
-    });
-    for (std::uint32_t i = 0; count > 0 && i < count + (kOpen ? kDepth : 1); ++i) {
-      block.phase([&](Warp& warp) {
-        if (warp.index() < kWorkers) {
-          if constexpr (kOpen) {
-            if (i >= kDepth && shared.accepted[i % kDepth] != 0)
-              combine_segment(warp, shared, job, column, segment_of(job, column, i - kDepth));
-          }
-          if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i));
-        } else {
-          if (kDepth == 2 && i >= 1 && i <= count)
-            finish_segment(warp, shared, job, op, segment_of(job, column, i - 1));
-          if (i % kBatch == 0) prepare_batch(warp, shared, job, op, key, column, count, i + kBatch);
-        }
-      });
-      if (kDepth == 2 || i >= count) continue;
-      block.phase([&](Warp& warp) {
-        if (warp.index() == kWorkers) finish_segment(warp, shared, job, op, segment_of(job, column, i));
-      });
+    begin(block, shared, job, op, key, column, count);
+    if (count == 0) return;
+    const std::uint32_t end = count + (kOpen ? kDepth : 1);
+    for (std::uint32_t first = 0; first < end; first += kBatch) {
+      // The first phase of a batch still finishes with the batch before, whose place the next one will take.
+      phases_of(block, shared, job, op, key, column, count, first);
+      const std::uint32_t behind = first + kBatch < end ? first + kBatch : end;
+      block.split(
+          kWorkers + 1,
+          [&](auto& group) {
+            for (std::uint32_t i = first + 1; i < behind; ++i) phases_of(group, shared, job, op, key, column, count, i);
+          },
+          [&](auto& warp) { prepare_batch(warp, shared, op, key, column, count, first + kBatch); });
     }
   }
 };

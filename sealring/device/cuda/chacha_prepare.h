@@ -36,18 +36,18 @@ SR_HOST_DEVICE inline Shape shape_of(std::uint32_t payload_bytes) {
 }
 
 /// The exponent of a block is 1 + the number of blocks behind it, the block of lengths being the last.
+template <int kWorkers>
 struct SegmentPrep {
-  poly1305::Multiplier stride[4];  ///< r^(128 warps), r^96, r^64, r^32: from tile to tile, and within a tile
-  poly1305::Number warp;           ///< r^128: from one warp's last tile to the next one's
-  poly1305::Number low[8];         ///< r^1 .. r^8
-  poly1305::Number high[5];        ///< r^0, r^8, .. r^32
-  poly1305::Number aad[kAadChunks];
+  poly1305::Multiplier stride[4];     ///< r^(128 workers), r^96, r^64, r^32: from tile to tile, and within a tile
+  poly1305::Number worker[kWorkers];  ///< r^0, r^128, ...: what lies behind a worker's last tile
+  poly1305::Number low[8];            ///< r^1 .. r^8
+  poly1305::Number high[5];           ///< r^0, r^8, .. r^32
   std::uint32_t s[4];
 };
 
-template <int kWorkerWarps>
-SR_HOST_DEVICE inline void prepare_segment(const KeyWords& key, const OpView& op, const SegmentJob& job,
-                                           std::uint32_t k, SegmentPrep& out) {
+template <int kWorkers>
+SR_HOST_DEVICE inline void prepare_segment(const KeyWords& key, const OpView& op, std::uint32_t k,
+                                           SegmentPrep<kWorkers>& out) {
   using poly1305::multiply;
   using poly1305::Number;
   const NonceWords nonce = nonce_words(key, op.first_number + k);
@@ -55,38 +55,41 @@ SR_HOST_DEVICE inline void prepare_segment(const KeyWords& key, const OpView& op
   const Number r = poly1305::clamped_r(once.words[0], once.words[1], once.words[2], once.words[3]);
   for (int i = 0; i < 4; ++i) out.s[i] = once.words[4 + i];
 
+  // Products that do not wait for each other stand together.
   const Number r2 = multiply(r, r);
   const Number r4 = multiply(r2, r2);
+  const Number r3 = multiply(r2, r);
+  const Number r8 = multiply(r4, r4);
   out.low[0] = r;
   out.low[1] = r2;
-  out.low[2] = multiply(r2, r);
+  out.low[2] = r3;
   out.low[3] = r4;
-  for (int i = 0; i < 4; ++i) out.low[4 + i] = multiply(out.low[i], r4);
-  const Number r8 = out.low[7];
+  out.low[7] = r8;
   const Number r16 = multiply(r8, r8);
+  out.low[4] = multiply(r4, r);
   const Number r32 = multiply(r16, r16);
+  out.low[5] = multiply(r4, r2);
   const Number r64 = multiply(r32, r32);
-  Number far = multiply(r64, r64);
+  out.low[6] = multiply(r4, r3);
   out.high[0] = poly1305::one();
   out.high[1] = r8;
   out.high[2] = r16;
   out.high[3] = multiply(r16, r8);
   out.high[4] = r32;
-  out.warp = far;
-  static_assert((kWorkerWarps & (kWorkerWarps - 1)) == 0, "a power of two");
-  for (int warps = 1; warps < kWorkerWarps; warps *= 2) far = multiply(far, far);
-  out.stride[0] = multiplier_of(far);
   out.stride[1] = multiplier_of(multiply(r64, r32));
   out.stride[2] = multiplier_of(r64);
   out.stride[3] = multiplier_of(r32);
-
-  // Behind the last block of AAD: the ciphertext's blocks and the lengths.
-  const Shape shape = shape_of(place_of(job, k).payload_bytes);
-  Number behind = poly1305::power(r, 4 * shape.rows + shape.tail_chunks + 2);
-  for (int i = kAadChunks - 1; i >= 0; --i) {
-    out.aad[i] = behind;
-    if (i > 0) behind = multiply(behind, r);
+  static_assert((kWorkers & (kWorkers - 1)) == 0, "a power of two");
+  Number far = multiply(r64, r64);
+  out.worker[0] = poly1305::one();
+#pragma unroll
+  for (int known = 1; known < kWorkers; known *= 2) {  // far = r^(128 known)
+    out.worker[known] = far;
+#pragma unroll
+    for (int i = 1; i < known; ++i) out.worker[known + i] = multiply(out.worker[i], far);
+    far = multiply(far, far);
   }
+  out.stride[0] = multiplier_of(far);
 }
 
 }  // namespace sealring::cuda

@@ -14,10 +14,10 @@ void add(std::vector<KernelEntry>& list) {
 }  // namespace
 
 void add_chacha_seal(std::vector<KernelEntry>& list) {
-  add<8, 3>(list);
-  add<8, 2>(list);
-  add<4, 5>(list);
   add<4, 4>(list);
+  add<8, 2>(list);
+  add<4, 3>(list);
+  add<4, 5>(list);
 }
 
 }  // namespace sealring::cuda

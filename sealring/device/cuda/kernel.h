@@ -12,7 +12,7 @@ namespace sealring::cuda {
 template <class Body>
 struct KernelShared {
   typename Body::Shared body;
-  KeyWords key;
+  KeyWords keys[kSlots];  ///< of all slots: read before it is known which one the op takes
   OpDescriptor op;
   std::uint32_t last;
 };
@@ -57,20 +57,28 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
   extern __shared__ __align__(1024) unsigned char raw[];
   KernelShared<Body>& shared = *reinterpret_cast<KernelShared<Body>*>(raw);
 #if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // the prologue is done
+  cudaTriggerProgrammaticLaunchCompletion();  // the next op's prologue may be launched; it waits for the end of this op
+  cudaGridDependencySynchronize();            // the prologue is done
 #endif
-  if (threadIdx.x == 0) {
-    shared.op = state->descriptors[descriptor % kDescriptors];
+  static_assert(sizeof(KeyWords) % 4 == 0 && sizeof(OpDescriptor) % 4 == 0 && Body::kThreads >= 128);
+  constexpr unsigned kKeyWords = sizeof(KeyWords) / 4;
+  constexpr unsigned kOpWords = sizeof(OpDescriptor) / 4;
+  const unsigned thread = threadIdx.x;
+  if (thread < kSlots * kKeyWords) {
+    reinterpret_cast<std::uint32_t*>(&shared.keys[thread / kKeyWords])[thread % kKeyWords] =
+        reinterpret_cast<const std::uint32_t*>(&state->slots[thread / kKeyWords].words)[thread % kKeyWords];
+  } else if (thread >= 96 && thread < 96 + kOpWords) {
+    reinterpret_cast<std::uint32_t*>(&shared.op)[thread - 96] =
+        reinterpret_cast<const std::uint32_t*>(&state->descriptors[descriptor % kDescriptors])[thread - 96];
+  } else if (thread == 127) {
     shared.body.bad = BadTag{};
   }
+  static_assert(kSlots * kKeyWords <= 96 && kOpWords < 31);
   __syncthreads();
   if (shared.op.status == 0) {
-    if (threadIdx.x < sizeof(KeyWords) / 4)
-      reinterpret_cast<std::uint32_t*>(&shared.key)[threadIdx.x] =
-          reinterpret_cast<const std::uint32_t*>(&state->slots[shared.op.slot].words)[threadIdx.x];
-    __syncthreads();
     DeviceBlock block;
-    Body::run(block, shared.body, job, shared.op.view, shared.key, Column{blockIdx.x, gridDim.x});
+    Body::run(block, shared.body, job, shared.op.view, shared.keys[shared.op.slot % kSlots],
+              Column{blockIdx.x, gridDim.x});
   }
   leave<Body>(job, *state, descriptor, pattern, shared);
 }

@@ -78,40 +78,72 @@ SR_HOST_DEVICE inline std::uint32_t exchange_if(std::uint32_t& at, std::uint32_t
 
 SR_HOST_DEVICE constexpr std::uint32_t status_of(Code code) { return static_cast<std::uint32_t>(code); }
 
-SR_HOST_DEVICE inline bool slot_live(const KeyState& state, Epoch epoch) {
-  const KeySlot& slot = state.slots[epoch % kSlots];
-  return slot.state == static_cast<std::uint32_t>(SlotState::live) && slot.epoch == epoch &&
-         slot.canary == canary_of(epoch);
+/// All that the prologue decides by, read at once: each further dependent read would cost the small messages a microsecond.
+struct StateView {
+  std::uint32_t verdict;
+  Epoch epoch;
+  std::uint64_t segments, bytes, ops, seq;
+  KeyBudget budget;
+  Epoch slot_epoch[kSlots];
+  std::uint32_t slot_state[kSlots], slot_canary[kSlots];
+
+  SR_HOST_DEVICE bool live(Epoch wanted) const {
+    bool out = false;
+#pragma unroll
+    for (std::uint32_t i = 0; i < kSlots; ++i) {
+      out = out || (i == wanted % kSlots && slot_state[i] == static_cast<std::uint32_t>(SlotState::live) &&
+                    slot_epoch[i] == wanted && slot_canary[i] == canary_of(wanted));
+    }
+    return out;
+  }
+};
+SR_HOST_DEVICE inline StateView view_of(const KeyState& state) {
+  StateView out;
+  out.verdict = state.verdict;
+  out.epoch = state.epoch;
+  out.segments = state.segments;
+  out.bytes = state.bytes;
+  out.ops = state.ops;
+  out.seq = state.seq;
+  out.budget = state.budget;
+#pragma unroll
+  for (std::uint32_t i = 0; i < kSlots; ++i) {
+    out.slot_epoch[i] = state.slots[i].epoch;
+    out.slot_state[i] = state.slots[i].state;
+    out.slot_canary[i] = state.slots[i].canary;
+  }
+  return out;
 }
 
 namespace key_state_internal {
 
 /// Rotation and limits of an op whose numbers the device gives out. [protocol A.3]
-SR_HOST_DEVICE inline std::uint32_t reserve(KeyState& state, const OpRequest& request, OpDescriptor& op) {
-  const KeyBudget& budget = state.budget;
-  const bool due = state.bytes >= budget.bytes_rotate || state.segments >= budget.segments_rotate ||
-                   state.ops >= budget.ops_rotate;
+SR_HOST_DEVICE inline std::uint32_t reserve(KeyState& state, StateView& now, const OpRequest& request,
+                                            OpDescriptor& op) {
+  const KeyBudget& budget = now.budget;
+  const bool due = now.bytes >= budget.bytes_rotate || now.segments >= budget.segments_rotate ||
+                   now.ops >= budget.ops_rotate;
   if (due && request.numbers != Numbers::seal_at) {
-    if (!slot_live(state, state.epoch + 1)) return status_of(Code::key_limit);
-    op.frees = 1 + state.epoch % kSlots;
-    state.epoch += 1;
-    state.segments = state.bytes = state.ops = 0;
+    if (!now.live(now.epoch + 1)) return status_of(Code::key_limit);
+    op.frees = 1 + now.epoch % kSlots;
+    now.epoch += 1;
+    now.segments = now.bytes = now.ops = 0;
   }
-  if (!slot_live(state, state.epoch)) return status_of(Code::key_limit);
-  if (request.segments > budget.segments_max - state.segments || state.segments > budget.segments_max ||
-      request.payload_bytes > budget.bytes_max - state.bytes || state.bytes > budget.bytes_max)
+  if (!now.live(now.epoch)) return status_of(Code::key_limit);
+  if (now.segments > budget.segments_max || request.segments > budget.segments_max - now.segments ||
+      now.bytes > budget.bytes_max || request.payload_bytes > budget.bytes_max - now.bytes)
     return status_of(Code::key_limit);
-  if (request.numbers == Numbers::seal_at &&
-      (request.epoch != state.epoch || request.first_number != state.segments))
+  const bool named = request.numbers == Numbers::seal_at;
+  if (named && (request.epoch != now.epoch || request.first_number != now.segments))
     return status_of(Code::seq_reuse_guard);
-  op.view = OpView{state.epoch, state.segments,
-                   request.numbers == Numbers::seal_at ? request.seq : state.seq};
-  op.slot = state.epoch % kSlots;
+  op.view = OpView{now.epoch, now.segments, named ? request.seq : now.seq};
+  op.slot = now.epoch % kSlots;
   // Reserve first, seal after.
-  state.segments += request.segments;
-  state.bytes += request.payload_bytes;
-  state.ops += 1;
-  state.seq += 1;
+  state.epoch = now.epoch;
+  state.segments = now.segments + request.segments;
+  state.bytes = now.bytes + request.payload_bytes;
+  state.ops = now.ops + 1;
+  state.seq = now.seq + 1;
   return 0;
 }
 
@@ -119,21 +151,23 @@ SR_HOST_DEVICE inline std::uint32_t reserve(KeyState& state, const OpRequest& re
 
 /// The prologue: one thread, in stream order before the op's kernel. On any refusal the op seals nothing.
 SR_HOST_DEVICE inline void begin_op(KeyState& state, const OpRequest& request) {
-  OpDescriptor& op = state.descriptors[request.descriptor % kDescriptors];
-  op = OpDescriptor{};
-  op.status = state.verdict;
-  if (op.status != 0) return;
-  if (request.numbers == Numbers::open_at) {
-    op.status = slot_live(state, request.epoch) ? 0 : status_of(Code::key_limit);
+  StateView now = view_of(state);
+  OpDescriptor op{};
+  op.status = now.verdict;
+  if (op.status != 0) {
+    // Nothing more is sealed.
+  } else if (request.numbers == Numbers::open_at) {
+    op.status = now.live(request.epoch) ? 0 : status_of(Code::key_limit);
     op.view = OpView{request.epoch, request.first_number, request.seq};
     op.slot = request.epoch % kSlots;
   } else if (exchange_if(state.in_use, 0, 1) != 0) {
     op.status = status_of(Code::seq_reuse_guard);
   } else {
     op.holds = 1;
-    op.status = key_state_internal::reserve(state, request, op);
+    op.status = key_state_internal::reserve(state, now, request, op);
   }
   if (op.status != 0) exchange_if(state.verdict, 0, op.status);
+  state.descriptors[request.descriptor % kDescriptors] = op;
 }
 
 /// What the op's last block does when everybody else is out, but for the poisoning.
@@ -142,9 +176,6 @@ SR_HOST_DEVICE inline void end_op(KeyState& state, OpDescriptor& op) {
   if (op.frees != 0) state.slots[op.frees - 1].state = static_cast<std::uint32_t>(SlotState::free);
   if (op.holds != 0) {
     op.holds = 0;
-#if defined(__CUDA_ARCH__)
-    __threadfence();
-#endif
     exchange_if(state.in_use, 1, 0);
   }
 }

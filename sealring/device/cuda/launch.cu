@@ -7,18 +7,36 @@
 #include <string>
 
 #include "sealring/device/bulk_cipher.h"
+#include "sealring/device/cuda/aes_key.h"
 #include "sealring/device/cuda/errors.h"
 
 namespace sealring::cuda {
 namespace {
 
 // [protocol A.3] The prologue: its own launch of one thread. It lets the op's kernel be launched meanwhile; that one
-// waits for the end of this one before it reads anything.
+// waits for the end of this one before it reads anything, as this one waits for whatever is before it in the stream.
 __global__ void prologue(KeyState* const state, const OpRequest request) {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
+  cudaGridDependencySynchronize();
 #endif
   begin_op(*state, request);
+}
+
+// A launch that may begin while the one before it in the stream ends: each kernel here waits for that itself.
+Result<void> launched(const void* kernel, unsigned blocks, unsigned threads, std::size_t shared_bytes,
+                      cudaStream_t stream, void** arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return checked(cudaLaunchKernelExC(&config, kernel, arguments), "launch");
 }
 
 Chunk poison_pattern(DType dtype) {
@@ -46,6 +64,10 @@ DeviceKeyRing::~DeviceKeyRing() {
     cudaMemset(state_, 0, sizeof(KeyState));
     cudaFree(state_);
   }
+  if (gcm_keys_ != nullptr) {
+    cudaMemset(gcm_keys_, 0, kSlots * sizeof(GcmKey));
+    cudaFree(gcm_keys_);
+  }
   if (private_tiles_ != nullptr) {
     cudaMemset(private_tiles_, 0, private_bytes_);
     cudaFree(private_tiles_);
@@ -65,11 +87,21 @@ Result<std::unique_ptr<DeviceKeyRing>> DeviceKeyRing::make(unsigned device, Suit
                  "query"));
   out->shared_max_ = static_cast<std::size_t>(value);
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(KeyState)), "key state"));
+  if (suite_has_gcm_key(suite)) SR_TRY(checked(cudaMalloc(&out->gcm_keys_, kSlots * sizeof(GcmKey)), "key state"));
   KeyState state{};
   state.budget = budget;
   state.epoch = first_epoch;
   SR_TRY(checked(cudaMemcpy(out->state_, &state, sizeof state, cudaMemcpyHostToDevice), "key state"));
   return out;
+}
+
+Result<void> DeviceKeyRing::upload_gcm_key(Epoch epoch, const SecretBytes& key) {
+  SecretBytes memory(sizeof(GcmKey) + alignof(GcmKey));
+  void* at = memory.data();
+  std::size_t room = memory.size();
+  auto* const made = ::new (std::align(alignof(GcmKey), sizeof(GcmKey), at, room)) GcmKey;
+  make_gcm_key({key.data(), key.size()}, *made);
+  return checked(cudaMemcpy(gcm_keys_ + epoch % kSlots, made, sizeof *made, cudaMemcpyHostToDevice), "key upload");
 }
 
 Result<void> DeviceKeyRing::upload(Epoch epoch, const SecretBytes& key, const SecretBytes& iv) {
@@ -87,6 +119,10 @@ Result<void> DeviceKeyRing::upload(Epoch epoch, const SecretBytes& key, const Se
   slot.canary = canary_of(epoch);
   std::memcpy(slot.words.key, key.data(), key.size());
   std::memcpy(slot.words.iv, iv.data(), iv.size());
+  if (gcm_keys_ != nullptr) {
+    slot.words.gcm = gcm_keys_ + epoch % kSlots;
+    SR_TRY(upload_gcm_key(epoch, key));
+  }
   SR_TRY(checked(cudaMemcpy(at, &slot, sizeof slot, cudaMemcpyHostToDevice), "key upload"));
   const auto live = static_cast<std::uint32_t>(SlotState::live);  // last
   return checked(cudaMemcpy(&at->state, &live, sizeof live, cudaMemcpyHostToDevice), "key upload");
@@ -148,22 +184,11 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
   numbers.segments = job.segments;
   numbers.payload_bytes = payload_bytes_of(job);
   const auto native = static_cast<cudaStream_t>(stream);
-  prologue<<<1, 1, 0, native>>>(state_, numbers);
-  SR_TRY(checked(cudaGetLastError(), "prologue"));
-
+  void* prologue_arguments[] = {&state_, &numbers};
+  SR_TRY(launched(reinterpret_cast<const void*>(&prologue), 1, 1, 0, native, prologue_arguments));
   Chunk pattern = poison_pattern(combine.dtype);
   void* arguments[] = {&job, &state_, &numbers.descriptor, &pattern};
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(columns);
-  config.blockDim = dim3(entry->threads);
-  config.dynamicSmemBytes = entry->shared_bytes;
-  config.stream = native;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  return checked(cudaLaunchKernelExC(&config, entry->kernel, arguments), "launch");
+  return launched(entry->kernel, columns, entry->threads, entry->shared_bytes, native, arguments);
 }
 
 Result<void> prepare_device(unsigned device) {
