@@ -1,6 +1,7 @@
 """The tree as the tidy tests see it: its files, C++ without comments and strings, and the functions in it."""
 
 import ast
+import os
 import re
 from pathlib import Path
 
@@ -14,11 +15,11 @@ def files(*folders, suffixes=CPP):
     """The files below these folders of the project ("." is all of it), but not what is built or recorded."""
     found = []
     for folder in folders:
-        for path in (ROOT / folder).rglob("*"):
-            parts = path.relative_to(ROOT).parts
-            hidden = any(part.startswith(".") and part != ".ci" for part in parts)
-            if path.is_file() and path.suffix in suffixes and not hidden and not NOT_OURS & set(parts):
-                found.append(path)
+        for at, below, names in os.walk(ROOT / folder):
+            below[:] = [each for each in below if not each.startswith(".") or each == ".ci"]
+            below[:] = [each for each in below if each not in NOT_OURS]
+            paths = (Path(at) / each for each in names if not each.startswith("."))
+            found += [path for path in paths if path.suffix in suffixes]
     return sorted(found)
 
 
@@ -69,27 +70,19 @@ def cpp_functions(text):
     """(name, first line, lines) of each function body that is not inside of another."""
     code = _without_preprocessor(code_of(text))
     found, scopes = [], []  # a scope is None, or (name, first line) of the function it is the body of
-    line, head, head_line = 1, "", 1
-    for character in code:
-        inside = any(scopes)
-        if character == "\n":
-            line += 1
-        if character == "{":
-            head = head.strip()
-            opens = not inside and _is_function(head)
-            label = re.search(r"([~\w:]+(?:\([^()]*\))?)\s*\(", head)
-            scopes.append((label.group(1) if label else head[:40], head_line) if opens else None)
-            head = ""
-        elif character == "}":
-            if scopes and (closed := scopes.pop()):
-                found.append((closed[0], closed[1], line - closed[1] + 1))
-            head = ""
-        elif character == ";":
-            head = ""
-        else:
-            if not head.strip():
-                head, head_line = "", line
-            head += character
+    head_begin = 0
+    for mark in re.finditer(r"[{};]", code):
+        if mark.group() == "{":
+            head = code[head_begin : mark.start()].strip()
+            if not any(scopes) and _is_function(head):
+                label = re.search(r"([~\w:]+(?:\([^()]*\))?)\s*\(", head)
+                first = re.compile(r"\S").search(code, head_begin).start()
+                scopes.append((label.group(1) if label else head[:40], code.count("\n", 0, first) + 1))
+            else:
+                scopes.append(None)
+        elif mark.group() == "}" and scopes and (closed := scopes.pop()):
+            found.append((closed[0], closed[1], code.count("\n", 0, mark.start()) + 2 - closed[1]))
+        head_begin = mark.end()
     return found
 
 
