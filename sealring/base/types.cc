@@ -10,6 +10,8 @@ struct Named {
   T value;
   std::string_view name;
 };
+template <class T>
+Named(T, const char*) -> Named<T>;  // clang 14 deduces no aggregate by itself
 
 constexpr std::array kSuites{Suite::aes_256_gcm, Suite::aes_128_gcm, Suite::chacha20_poly1305, Suite::plain,
                              Suite::chained_gmac};
