@@ -44,9 +44,14 @@ int await_ranks(std::vector<Process>& ranks) {
       const auto status = ranks[i].wait(Deadline::in(std::chrono::milliseconds(5)));
       if (!status) continue;
       done[i] = true;
-      if (*status > 128) fmt::print(stderr, "rank {} was killed by signal {}\n", i, *status - 128);
+      if (*status > 128 && !interrupted())
+        fmt::print(stderr, "rank {} was killed by signal {}\n", i, *status - 128);
       worst = std::max(worst, *status > 3 ? 1 : *status);
       if (*status != 0 && *status != 3 && !give_up) give_up = Deadline::in(kGrace);
+    }
+    if (interrupted() && !give_up) {
+      worst = std::max(worst, 1);
+      give_up = Deadline::in(std::chrono::seconds(0));
     }
     if (give_up && give_up->expired()) {
       for (Process& rank : ranks) rank.kill(SIGKILL);
@@ -71,6 +76,7 @@ Result<std::optional<Number>> variable(const char* name, Number most) {
 }  // namespace
 
 Result<int> launch_local_bench(const BenchSpec& spec) {
+  catch_interrupts();
   SR_TRY(const PrivateDirectory directory, PrivateDirectory::make());
   const std::string spec_path = directory.path() + "/spec.json";
   SR_TRY(write_file(spec_path, spec.to_json()));

@@ -55,6 +55,7 @@ const std::vector<EngineSpec>& laptop_engines() {
                    "plain-ring"});
     out.push_back(
         {"emulated-ring", "emulated seal of the ring", false, "plain", "ring", false, true, "sealed-ring"});
+    out.push_back({"plain-copy", "own plain, ring, with copies", false, "plain", "ring", false, true, ""});
     return out;
   }();
   return engines;
@@ -75,7 +76,7 @@ const std::vector<double>& laptop_caps_mib() {
 std::vector<CaseRecord> search_cases(const std::string& model, const std::vector<double>& caps_mib) {
   std::vector<CaseRecord> out;
   for (const EngineSpec& engine : laptop_engines()) {
-    if (!engine.searched) continue;
+    if (!engine.searched && !engine.follows.empty()) continue;
     for (const double cap : caps_mib) out.push_back(case_of(model, engine, cap));
   }
   return out;
@@ -87,6 +88,8 @@ void choose_best_caps(StudyResults& results, const std::string& model) {
     if (block.stage != 1 || block.model != model) continue;
     for (const RunRecord& run : block.runs) {
       const CaseRecord* record = results.find_case(run.case_id);
+      const EngineSpec* engine = find_engine(record->engine);
+      if (engine == nullptr || !engine->searched) continue;
       const double middle = median(run.iteration_ms);
       const auto at = best.find(record->engine);
       if (at == best.end() || middle < at->second.first) best[record->engine] = {middle, run.case_id};
@@ -105,6 +108,7 @@ std::vector<CaseRecord> final_cases(StudyResults& results, const std::string& mo
     if (std::none_of(out.begin(), out.end(), same)) out.push_back(record);
   };
   for (const EngineSpec& engine : laptop_engines()) {
+    if (!engine.searched && engine.follows.empty()) continue;
     const CaseRecord* best = best_case(results, model, engine.searched ? engine.id : engine.follows);
     if (best != nullptr) add(case_of(model, engine, best->cap_mib));
     if (engine.searched) add(case_of(model, engine, kEqualCapMib));
@@ -119,7 +123,7 @@ EmulationRecord fit_emulation(const StudyResults& results) {
     for (const RunRecord& run : block.runs) {
       const CaseRecord* record = results.find_case(run.case_id);
       const std::string key = fmt::format("{}@{:g}", record->model, record->cap_mib);
-      if (record->engine == "plain-ring") plain[key] = &run;
+      if (record->engine == "plain-copy") plain[key] = &run;
       if (record->engine == "sealed-ring") sealed[key] = &run;
     }
   }
@@ -135,7 +139,8 @@ EmulationRecord fit_emulation(const StudyResults& results) {
     out.a_us = std::max(0.0, line->a);
     out.b_ns_per_kib = line->b * 1000 * 1024;
     out.r2 = line->r2;
-    out.source = fmt::format("fitted to {} sealed and plain ring runs of stage 1", points.size());
+    out.source =
+        fmt::format("fitted to {} pairs of stage 1 runs, sealed and plain with copies", points.size());
     return out;
   }
   for (const CipherRecord& cipher : results.ciphers) {

@@ -16,7 +16,7 @@ struct EngineSpec {
   std::string suite = "aes-256-gcm", algorithm = "ring";
   bool searched = true;   ///< has a best cap of its own, found in stage 1
   bool emulated = false;  ///< plain with the measured cost of a crypto operation added
-  std::string follows;    ///< not searched: runs at the best cap of this engine
+  std::string follows;    ///< not searched: runs at the best cap of this engine; empty: in stage 1 only
 };
 
 /// The engines of the laptop preset, in the order of tables: Gloo, own plain, sealed ring, sealed one-hop,
@@ -25,7 +25,7 @@ const std::vector<EngineSpec>& laptop_engines();
 const EngineSpec* find_engine(const std::string& id);
 const std::vector<double>& laptop_caps_mib();
 
-/// Stage 1: every searched engine at every cap.
+/// Stage 1: every searched engine at every cap, and plain-copy for the fit below.
 std::vector<CaseRecord> search_cases(const std::string& model, const std::vector<double>& caps_mib);
 /// Marks, for every searched engine of `model`, the case with the least median iteration in stage 1.
 void choose_best_caps(StudyResults& results, const std::string& model);

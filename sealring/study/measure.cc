@@ -142,8 +142,11 @@ class LaptopStudy {
                  {"warmup", kWarmup},
                  {"iterations", iterations},
                  {"no_sync", kNoSyncIterations}};
-    if (engine->emulated)
-      command["emulate"] = {results_.emulation.a_us, results_.emulation.b_ns_per_kib, "inline"};
+    if (engine->emulated) {
+      const bool calibrates = engine->follows.empty();  // the copies of a sealed run without its cost
+      const EmulationRecord cost = calibrates ? EmulationRecord{} : results_.emulation;
+      command["emulate"] = {cost.a_us, cost.b_ns_per_kib, "inline"};
+    }
     SR_TRY(const std::vector<json> answers, workers_.ask(command));
     return combine_answers(record.id, answers);
   }
@@ -232,6 +235,7 @@ Result<StudyResults> run_study(const StudyOptions& options) {
     return fail(Code::invalid_argument, "study.preset", "there is no preset \"" + options.preset + "\"",
                 "the presets are laptop and paper");
   }
+  catch_interrupts();
   const PythonPlace place = find_python(options.python);
   SR_TRY(StudyResults results, begin_results(options, place, machine));
   SR_TRY(save_results(results, options.output));  // no space or no right to write: know it before measuring

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -33,6 +34,8 @@ tl::unexpected<Error> system_error(Code code, const std::string& stage, const st
                                                            : code;
   return fail(real, stage, fmt::format("{}: {}", what, std::strerror(number)));
 }
+
+volatile std::sig_atomic_t interrupt_seen = 0;
 
 void close_descriptor(int& descriptor) noexcept {
   if (descriptor >= 0) ::close(descriptor);
@@ -208,6 +211,7 @@ Result<bool> Process::fill(Deadline deadline) {
   for (;;) {
     const auto left = deadline.left();
     const int ready = ::poll(&poll_entry, 1, static_cast<int>(left.count()));
+    if (interrupted()) return fail(Code::aborted, "process.read", "interrupted by a signal", "start again");
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0) {
       if (!deadline.expired()) continue;
@@ -271,6 +275,14 @@ std::optional<int> Process::wait(Deadline deadline) {
 void Process::kill(int signal) noexcept {
   if (pid_ > 0 && !status_) ::kill(pid_, signal);
 }
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupt_seen = 1; };  // no SA_RESTART: a wait must return
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
+}
+
+bool interrupted() { return interrupt_seen != 0; }
 
 Result<std::string> output_of(const std::vector<std::string>& arguments) {
   ProcessSpec spec;

@@ -59,6 +59,11 @@ class Process {
   std::string buffered_;
 };
 
+/// From now on SIGINT, SIGTERM and SIGHUP do not end this process: the waits of this file give ABORTED, so that children
+/// and private directories are cleared away by the way back.
+void catch_interrupts();
+bool interrupted();
+
 /// Standard output of a short command, at most 10 s; errors as Process and when it exits non-zero.
 Result<std::string> output_of(const std::vector<std::string>& arguments);
 /// The path of the running program.

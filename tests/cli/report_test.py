@@ -1,0 +1,110 @@
+# Claim: study and report refuse what they cannot do, and a report is written whole from good results only.
+# How: presets, interpreters and results that are not there, damaged results, a full disk; slow: a whole short study.
+
+import json
+import pathlib
+import re
+import resource
+import subprocess
+
+import pytest
+
+
+def test_paper_preset_refuses_without_gpu(tool, tmp_path):
+    got = tool("study", "--preset", "paper", "-o", tmp_path / "results.json")
+    assert got.returncode == 1
+    assert re.search(r"SR-E(120|102)", got.stderr) and "--preset laptop" in got.stderr
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_study_without_interpreter(tool, tmp_path):
+    got = tool("study", "-o", tmp_path / "results.json", "--python", "/no/such/python")
+    assert got.returncode == 1 and "SR-E104" in got.stderr and "/no/such/python" in got.stderr
+
+
+def test_study_with_an_interpreter_that_fails_shows_its_log(tool, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no torch here >&2\nexit 1\n")
+    python.chmod(0o755)
+    got = tool("study", "-o", tmp_path / "results.json", "--python", python)
+    assert got.returncode == 1 and "SR-E603" in got.stderr and "no torch here" in got.stderr
+
+
+def test_study_into_an_unwritable_place(tool, tmp_path):
+    (tmp_path / "file").write_text("")
+    got = tool("study", "-o", tmp_path / "file" / "results.json")
+    assert got.returncode == 1 and "SR-E104" in got.stderr
+
+
+def test_no_space_to_write(tool, tmp_path):
+    def limit():  # SIGXFSZ is ignored in the tool's parent below, so that the write fails instead
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    command = f"trap '' XFSZ; exec '{tool.path}' bench all_reduce --transport loopback -b 64 -e 64 -n 1 --json '{tmp_path}/x.json'"
+    got = subprocess.run(["sh", "-c", command], capture_output=True, text=True, preexec_fn=limit, timeout=60)
+    assert got.returncode == 1 and re.search(r"SR-E10[45]", got.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="session")
+def results(tool, tmp_path_factory):
+    """The made-up study of tests/study (a real one does not fit into a quick test)."""
+    path = tmp_path_factory.mktemp("results") / "results.json"
+    golden = pathlib.Path(__file__).parents[1] / "study" / "golden" / "results.json"
+    path.write_text(golden.read_text())
+    return path
+
+
+def test_report_writes_markdown_and_one_html_page(tool, results, tmp_path):
+    got = tool("report", results, "-o", tmp_path / "out")
+    assert got.returncode == 0, got.stderr
+    markdown = (tmp_path / "out" / "report.md").read_text()
+    for title in ("In short", "Slowdown", "Where the time goes", "The count law", "Published numbers", "What this protects"):
+        assert f"\n## {title}" in markdown
+    if "no HTML" in got.stderr:
+        pytest.skip("altair or vl-convert-python is not there: " + got.stderr)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<svg") >= 4
+    assert not re.search(r"(src|href)=\"(https?:)?//", page) and "<script" not in page
+
+
+def test_report_without_python_keeps_the_markdown(tool, results, tmp_path):
+    got = tool("report", results, "-o", tmp_path, "--python", "/no/such/python")
+    assert got.returncode == 0 and "no HTML" in got.stderr
+    assert (tmp_path / "report.md").read_text().startswith("# ")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "edited", "foreign", "empty", "absent"])
+def test_damaged_results_are_refused(tool, results, tmp_path, damage):
+    path, text = tmp_path / "results.json", results.read_text()
+    if damage == "truncated":
+        path.write_text(text[: len(text) // 2])
+    if damage == "edited":
+        data = json.loads(text)
+        data["content"]["blocks"][0]["runs"][0]["iteration_ms"][0] *= 0.5
+        path.write_text(json.dumps(data))
+    if damage == "foreign":
+        path.write_text("{}")
+    if damage == "empty":
+        path.write_text("")
+    got = tool("report", path, "-o", tmp_path / "out")
+    assert got.returncode == 1
+    assert ("SR-E104" if damage == "absent" else "SR-E111") in got.stderr and "results.json" in got.stderr
+    assert not (tmp_path / "out" / "report.md").exists()
+
+
+@pytest.mark.slow
+def test_a_short_study_end_to_end(tool, tmp_path):
+    path = tmp_path / "results.json"
+    got = tool("study", "--only", "gpt2", "--blocks", 1, "--iterations", 2, "-o", path, timeout=1500)
+    assert got.returncode == 0, got.stderr
+    content = json.loads(path.read_text())["content"]
+    final = [run for block in content["blocks"] if block["stage"] == 2 for run in block["runs"]]
+    assert len(final) >= 6
+    assert len({run["parameters_sha256"] for run in final}) == 1  # sealed, plain and Gloo train the same bits at n = 2
+    sealed = [run for run in final if "/sealed-" in run["case_id"]]
+    assert all(run["sealed_bytes"] == sum(run["buckets_after"]) for run in sealed)
+    again = tool("study", "--only", "gpt2", "--blocks", 2, "--iterations", 2, "-o", path, "--resume", path, timeout=1500)
+    assert again.returncode == 0, again.stderr
+    blocks = [block["stage"] for block in json.loads(path.read_text())["content"]["blocks"]]
+    assert blocks == [1, 2, 2]

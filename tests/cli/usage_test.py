@@ -1,0 +1,79 @@
+# Claim: every verb explains itself, wrong usage exits 2 and says what was probably meant, nothing is half done.
+# How: the tool is run with each verb's help and with wrong words, flags and values.
+
+import re
+
+import pytest
+
+VERBS = ("keygen", "bench", "study", "report", "doctor", "explain")
+
+
+def test_help_lists_every_verb_and_no_hidden_one(tool):
+    shown = tool("--help")
+    assert shown.returncode == 0
+    assert re.findall(r"^  (\w[\w-]*) ", shown.stdout.split("Subcommands:")[1].split("Start here")[0], re.M) == list(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_examples(tool, verb):
+    shown = tool(verb, "--help")
+    assert shown.returncode == 0
+    assert "Examples:" in shown.stdout and f"sealring {verb}" in shown.stdout
+
+
+def test_bench_help_explains_every_column(tool):
+    head = tool("bench", "all_reduce", "--transport", "loopback", "-b", "64", "-e", "64", "-n", "1").stdout
+    columns = [line for line in head.splitlines() if line.startswith("#") and "time(us)" in line][0]
+    text = tool("bench", "--help").stdout.split("Columns:")[1]
+    for column in re.split(r"\s{1,}(?=\S)", columns[1:].strip().replace("x plain", "x_plain")):
+        assert re.search(rf"^  {re.escape(column.replace('_', ' ') if column == 'x_plain' else column)} ", text, re.M), column
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ((), "required"),
+        (("benhc",), "did you mean bench?"),
+        (("bench", "all_reduce", "--rank", "2"), "did you mean --ranks?"),
+        (("bench", "all_reduce", "--suites", "plain"), "did you mean --suite?"),
+        (("study", "--blokcs", "5"), "did you mean --blocks?"),
+        (("bench", "all_redcue"), "did you mean all_reduce?"),
+        (("bench", "all_reduce", "--suite", "aes-256-gmc"), "did you mean aes-256-gcm?"),
+        (("bench", "all_reduce", "--dtype", "fp23"), "did you mean fp32?"),
+        (("bench", "all_reduce", "--redop", "summ"), "did you mean sum?"),
+        (("bench", "all_reduce", "--algorithm", "rinq"), "did you mean ring?"),
+        (("bench", "broadcast", "--algorithm", "ring"), "no algorithm ring"),
+        (("bench", "all_reduce", "--transport", "carrier"), "there is no transport"),
+        (("bench", "all_reduce", "-b", "1Q"), "is no size"),
+        (("bench", "all_reduce", "-b", "2M", "-e", "1M"), "must rise"),
+        (("bench", "all_reduce", "-f", "1"), "must rise"),
+        (("bench", "all_reduce", "--segment", "100"), "multiple of 64"),
+        (("bench", "all_reduce", "--dtype", "int32", "--redop", "premul_sum"), "does not exist"),
+        (("bench", "all_reduce", "--suite", "gloo"), "no comparison"),
+        (("bench", "all_gather", "--suite", "gloo,plain"), "all_reduce only"),
+        (("bench", "broadcast", "--ranks", "2", "--root", "5"), "must be a rank"),
+        (("bench", "all_reduce", "--ranks", "1"), "--ranks"),
+        (("explain", "DATA_TGA"), "did you mean DATA_TAG?"),
+        (("explain", "9999"), "there is no code"),
+        (("explain",), "give a code"),
+        (("study", "--preset", "desktop"), "--preset"),
+        (("report",), "RESULTS"),
+        (("keygen",), "FILE"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_wrong_usage(tool, arguments, said):
+    got = tool(*arguments)
+    assert got.returncode == 2, got.stderr
+    assert said in got.stderr
+    assert got.stdout == ""
+
+
+def test_unknown_environment_variable_names_the_nearest(tool):
+    got = tool("doctor", env={"SEALRING_SUIT": "plain"})
+    assert got.returncode == 1
+    assert "SR-E103" in got.stderr and "SEALRING_SUITE" in got.stderr
+
+
+def test_version(tool):
+    assert re.fullmatch(r"sealring \d+\.\d+\.\d+\n", tool("--version").stdout)

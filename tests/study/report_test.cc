@@ -1,0 +1,115 @@
+// Claim: a report says what its results hold: same input, same text; previews, noise and origins are marked.
+// How: a made-up study against a golden Markdown file; altered studies and the words that must then appear or
+// not.
+#include "sealring/study/report.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "example_results.h"
+#include "sealring/study/process.h"
+
+namespace sealring {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string quoted() { return *read_file(SEALRING_SOURCE_DIR "/data/paper/quoted.json", 1u << 20); }
+
+/// SR_GOLDEN_WRITE=1 accepts a change; read the difference before committing it.
+void expect_golden(const std::string& name, const std::string& text) {
+  const std::string path = SEALRING_SOURCE_DIR "/tests/study/golden/" + name;
+  if (std::getenv("SR_GOLDEN_WRITE") != nullptr) ASSERT_TRUE(write_file(path, text));
+  const auto golden = read_file(path, 1u << 20);
+  ASSERT_TRUE(golden);
+  EXPECT_TRUE(text == *golden) << name << " differs from its golden file";
+}
+
+TEST(Report, Golden) {
+  expect_golden("results.json", results_to_text(example_results()));
+  expect_golden("report.md", to_markdown(build_report(example_results(), quoted())));
+}
+
+TEST(Report, RatiosAreOfTheSameBlock) {
+  const StudyResults results = example_results();
+  const auto summaries = summarize_model(results, "gpt2");
+  const CaseSummary* sealed = best_of(summaries, "sealed-ring");
+  ASSERT_NE(sealed, nullptr);
+  EXPECT_EQ(sealed->record->cap_mib, 5);  // chosen in stage 1
+  EXPECT_EQ(sealed->blocks, 5u);
+  ASSERT_TRUE(sealed->to_plain);
+  EXPECT_NEAR(sealed->to_plain->ratio, 1.25, 0.02);
+  ASSERT_TRUE(sealed->to_plain->interval);
+  EXPECT_LT(sealed->to_plain->interval->low, sealed->to_plain->ratio);
+  EXPECT_DOUBLE_EQ(best_of(summaries, "plain-ring")->to_plain->ratio, 1);
+  EXPECT_EQ(sealed->same_bits, true);
+  ASSERT_TRUE(emulation_check(results, "gpt2"));
+  EXPECT_NEAR(emulation_check(results, "gpt2")->ratio, 0.98, 0.01);
+}
+
+TEST(Report, FewerThanFiveBlocksIsAPreview) {
+  StudyResults results = example_results();
+  std::erase_if(results.blocks, [](const BlockRecord& block) { return block.stage == 2 && block.block > 2; });
+  const std::string text = to_markdown(build_report(results, ""));
+  EXPECT_THAT(text, HasSubstr("x (preview)"));
+  EXPECT_THAT(text, Not(HasSubstr("x [")));
+  EXPECT_THAT(text, HasSubstr("undecided (preview)"));
+}
+
+TEST(Report, NoiseAndDifferentBitsShow) {
+  StudyResults results = example_results();
+  EXPECT_THAT(to_markdown(build_report(results, "")), Not(HasSubstr(" * |")));
+  for (BlockRecord& block : results.blocks) {
+    for (RunRecord& run : block.runs) {
+      if (run.case_id != "gpt2/sealed-ring@5") continue;
+      run.iteration_ms = {100, 125, 150};
+      run.parameters_sha256 = "other";
+    }
+  }
+  const std::string text = to_markdown(build_report(results, ""));
+  EXPECT_THAT(text, HasSubstr(" * |"));
+  EXPECT_THAT(text, HasSubstr("| no | measured |"));
+}
+
+TEST(Report, ACountThatBreaksTheLawShouts) {
+  StudyResults results = example_results();
+  EXPECT_THAT(to_markdown(build_report(results, "")), Not(HasSubstr("| NO |")));
+  results.counts[0].counted_per_rank = 21;
+  EXPECT_THAT(to_markdown(build_report(results, "")), HasSubstr("| NO |"));
+}
+
+TEST(Report, QuotedNumbersStandBesideOursOfTheSameNOnly) {
+  const auto section_of = [](const StudyResults& results) {
+    for (const ReportSection& section : build_report(results, quoted()).sections) {
+      if (section.title == "Published numbers") return section;
+    }
+    return ReportSection{};
+  };
+  const auto has = [](const ReportTable& table, const std::string& n, const std::string& origin) {
+    for (const auto& row : table.rows) {
+      if (row[3] == n && row[4] == origin) return true;
+    }
+    return false;
+  };
+  StudyResults results = example_results();
+  const ReportSection two = section_of(results);
+  ASSERT_EQ(two.tables.size(), 2u);
+  EXPECT_TRUE(has(two.tables[0], "2", kQuoted));
+  EXPECT_TRUE(has(two.tables[0], "2", kMeasured));
+  EXPECT_FALSE(has(two.tables[0], "4", kQuoted));
+  EXPECT_TRUE(has(two.tables[1], "4", kQuoted));
+  EXPECT_FALSE(has(two.tables[1], "2", kQuoted));
+  results.ranks = 4;
+  const ReportSection four = section_of(results);
+  EXPECT_TRUE(has(four.tables[0], "4", kQuoted));
+  EXPECT_FALSE(has(four.tables[0], "2", kQuoted));
+}
+
+TEST(Report, ADamagedQuotedFileIsSaidAndNotFatal) {
+  EXPECT_THAT(to_markdown(build_report(example_results(), "{")), HasSubstr("MALFORMED"));
+}
+
+}  // namespace
+}  // namespace sealring
