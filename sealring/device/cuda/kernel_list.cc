@@ -11,6 +11,12 @@ std::span<const KernelEntry> kernel_list() {
     add_chacha_open_bf16(out);
     add_chacha_open_f16(out);
     add_chacha_open_any(out);
+    add_aes_seal(out);
+    add_aes_open_replace(out);
+    add_aes_open_f32(out);
+    add_aes_open_bf16(out);
+    add_aes_open_f16(out);
+    add_aes_open_any(out);
     return out;
   }();
   return list;

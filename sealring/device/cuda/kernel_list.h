@@ -25,6 +25,13 @@ struct KernelEntry {
   const void* kernel = nullptr;
 };
 
+/// The suite whose kernels serve `suite`: chained-gmac is AES-256-GCM in small segments (protocol C.3).
+constexpr Suite kernel_suite(Suite suite) { return suite == Suite::chained_gmac ? Suite::aes_256_gcm : suite; }
+/// Whether a suite's kernels need a GcmKey.
+constexpr bool suite_has_gcm_key(Suite suite) {
+  return kernel_suite(suite) == Suite::aes_256_gcm || suite == Suite::aes_128_gcm;
+}
+
 /// All of this build, the preferred first.
 std::span<const KernelEntry> kernel_list();
 
@@ -32,7 +39,7 @@ std::span<const KernelEntry> kernel_list();
 inline const KernelEntry* pick_kernel(std::span<const KernelEntry> list, Suite suite, Direction direction,
                                       CombineKind combine, std::uint32_t segment_bytes, std::size_t shared_max) {
   for (const KernelEntry& entry : list) {
-    if (entry.suite == suite && entry.direction == direction && segment_bytes <= entry.segment_max &&
+    if (entry.suite == kernel_suite(suite) && entry.direction == direction && segment_bytes <= entry.segment_max &&
         entry.shared_bytes <= shared_max && (direction == Direction::seal || entry.combine == combine))
       return &entry;
   }
@@ -46,5 +53,11 @@ void add_chacha_open_f32(std::vector<KernelEntry>& list);
 void add_chacha_open_bf16(std::vector<KernelEntry>& list);
 void add_chacha_open_f16(std::vector<KernelEntry>& list);
 void add_chacha_open_any(std::vector<KernelEntry>& list);
+void add_aes_seal(std::vector<KernelEntry>& list);
+void add_aes_open_replace(std::vector<KernelEntry>& list);
+void add_aes_open_f32(std::vector<KernelEntry>& list);
+void add_aes_open_bf16(std::vector<KernelEntry>& list);
+void add_aes_open_f16(std::vector<KernelEntry>& list);
+void add_aes_open_any(std::vector<KernelEntry>& list);
 
 }  // namespace sealring::cuda

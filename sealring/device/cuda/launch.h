@@ -45,6 +45,7 @@ class DeviceKeyRing {
  private:
   DeviceKeyRing() = default;
   Result<void> reserve_private_tiles(std::uint64_t bytes);
+  Result<void> upload_gcm_key(Epoch epoch, const SecretBytes& key);
 
   Suite suite_ = Suite::chacha20_poly1305;
   unsigned device_ = 0;
@@ -53,6 +54,7 @@ class DeviceKeyRing {
   std::size_t shared_max_ = 0;
   std::uint32_t next_descriptor_ = 0;
   KeyState* state_ = nullptr;
+  GcmKey* gcm_keys_ = nullptr;  ///< AES suites: one a slot
   std::byte* private_tiles_ = nullptr;
   std::uint64_t private_bytes_ = 0;
 };

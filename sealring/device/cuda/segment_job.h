@@ -49,10 +49,13 @@ struct OpView {
   std::uint64_t seq = 0;
 };
 
+struct GcmKey;  // aes_key.h
+
 /// A key and its iv as little-endian words, in shared memory while a kernel runs.
 struct KeyWords {
   std::uint32_t key[8];
   std::uint32_t iv[3];
+  const GcmKey* gcm;  ///< AES suites: what was made of the key, in private device memory
 };
 
 /// Which share of a job's segments a block takes: index, index + count, ...

@@ -1,0 +1,117 @@
+// What AES-GCM kernels need of a key, made once by the host and kept in private device memory: round keys, and GHASH's
+// multiplications by powers of H as bit matrices in the layout of tensor-core fragments [NIST SP 800-38D §6.4].
+//
+// A tile is 128 blocks in 32 rows: row r holds blocks r, r+32, r+64, r+96, and one row is what a lane encrypts. With
+// Y the row's value of the tile before (of the same warp), the row becomes
+//   Y' = C0 H^96 + C1 H^64 + C2 H^32 + C3 + Y H^(128 warps)
+// so three blocks and Y are multiplied by one matrix each, and the last block is just added: Horner's rule on matrices.
+// At the end of a segment warp w's rows count H^(128 w), and row r counts H^(31-r).
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "sealring/device/cuda/block.h"
+#include "sealring/primitives/aes.h"
+#include "sealring/primitives/ghash.h"
+
+namespace sealring::cuda {
+
+inline constexpr int kGcmWorkers = 16;                         ///< warps that encrypt
+inline constexpr int kGcmRows = kLanes;                        ///< of a tile
+inline constexpr std::uint32_t kGcmTileChunks = 4 * kGcmRows;
+inline constexpr std::uint32_t kGcmTileBytes = 16 * kGcmTileChunks;
+inline constexpr int kTilePairs = 8;                           ///< 128 columns of a matrix: 8 pairs of tiles of 8
+
+/// One step of a matrix instruction multiplies by two matrices, one above the other: [pair of column tiles][lane] is
+/// the lane's part of two B fragments.
+using MatrixPair = Chunk[kTilePairs][kLanes];
+
+/// H^n for n in -125 .. 33, the powers that rows of a segment may count.
+inline constexpr int kNearFirst = -125;
+inline constexpr int kNearPowers = 33 - kNearFirst + 1;
+
+/// Secret.
+struct GcmKey {
+  std::uint32_t round_keys[60];
+  std::uint32_t rounds;
+  std::uint32_t unused[3];
+  std::uint32_t table[256];                    ///< aes::table_entry; the same for every key
+  MatrixPair step[2];                          ///< H^96, H^64; H^32, H^(128 warps)
+  MatrixPair finish[kGcmWorkers / 2];          ///< H^(256 s), H^(256 s + 128)
+  ghash::Element near_powers[kNearPowers];     ///< H^(i + kNearFirst)
+  ghash::Element powers[3][256];               ///< H^(256^j i)
+};
+
+/// The logical bit of a matrix's output that physical column `column` (0..7) of column tile `tile` (0..15) computes: so
+/// that the sums which one thread gets of a row are the bits of one word of it.
+SR_HOST_DEVICE constexpr int output_bit(int tile, int column) { return 32 * (column / 2) + 2 * tile + column % 2; }
+
+namespace aes_key_internal {
+
+inline void put_pair(const ghash::Element& first, const ghash::Element& second, MatrixPair& out) {
+  const auto matrices = std::make_unique<ghash::Matrix[]>(2);
+  ghash::matrix_of(first, matrices[0]);
+  ghash::matrix_of(second, matrices[1]);
+  for (int tile = 0; tile < 2 * kTilePairs; ++tile) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int o = output_bit(tile, lane / 4);  // [PTX ISA, mma.m16n8k256] B: column lane/4, word lane%4 of each half
+      for (int half = 0; half < 2; ++half)
+        out[tile / 2][lane].words[2 * (tile % 2) + half] = matrices[half].rows[o][lane % 4];
+    }
+  }
+  volatile std::uint32_t* const secrets = &matrices[0].rows[0][0];
+  for (std::size_t i = 0; i < 2 * sizeof(ghash::Matrix) / 4; ++i) secrets[i] = 0;
+}
+
+inline ghash::Element power_of_two(ghash::Element base, int squarings) {
+  for (int i = 0; i < squarings; ++i) base = ghash::multiply(base, base);
+  return base;
+}
+
+}  // namespace aes_key_internal
+
+/// `key` is 16 or 32 bytes.
+inline void make_gcm_key(std::span<const std::byte> key, GcmKey& out) {
+  namespace in = aes_key_internal;
+  using ghash::Element;
+  using ghash::multiply;
+  std::uint32_t words[8] = {};
+  std::memcpy(words, key.data(), std::min<std::size_t>(key.size(), sizeof words));
+  aes::RoundKeys keys;
+  aes::expand(words, static_cast<std::uint32_t>(key.size() / 4), keys);
+  std::copy_n(keys.words, 60, out.round_keys);
+  out.rounds = keys.rounds;
+  for (std::uint32_t i = 0; i < 256; ++i) out.table[i] = aes::table_entry(i);
+
+  aes::Block zero[1] = {};
+  aes::encrypt(zero, keys.words, keys.rounds, aes::PlainTables{});
+  const Element h = ghash::element_of(zero[0].words);
+  Element base = h;
+  for (auto& level : out.powers) {
+    level[0] = ghash::one();
+    for (int i = 1; i < 256; ++i) level[i] = multiply(level[i - 1], base);
+    base = multiply(level[255], base);
+  }
+  const Element back = ghash::inverse(h);
+  out.near_powers[-kNearFirst] = ghash::one();
+  for (int n = -kNearFirst - 1; n >= 0; --n) out.near_powers[n] = multiply(out.near_powers[n + 1], back);
+  for (int n = -kNearFirst + 1; n < kNearPowers; ++n) out.near_powers[n] = multiply(out.near_powers[n - 1], h);
+
+  const Element far = in::power_of_two(out.powers[0][128], 4);
+  static_assert(kGcmWorkers == 16, "H^(128 * 16) is four squarings away");
+  in::put_pair(out.powers[0][96], out.powers[0][64], out.step[0]);
+  in::put_pair(out.powers[0][32], far, out.step[1]);
+  Element warp = ghash::one();
+  for (auto& pair : out.finish) {
+    const Element next = multiply(warp, out.powers[0][128]);
+    in::put_pair(warp, next, pair);
+    warp = multiply(next, out.powers[0][128]);
+  }
+  for (std::uint32_t& word : words) *static_cast<volatile std::uint32_t*>(&word) = 0;
+  for (std::uint32_t& word : keys.words) *static_cast<volatile std::uint32_t*>(&word) = 0;
+}
+
+}  // namespace sealring::cuda
