@@ -27,7 +27,9 @@ SealedBackend::SealedBackend(SessionRequest request, std::string group_name, c10
   label_->name = std::move(group_name);
   label_->timeout_ms = request_.timeout.count();
   label_->blocking_wait = request_.blocking_wait;
-  live_ = SessionRegistry::instance().holding(request_.backend_name, request_.torch_ranks);
+  auto held = SessionRegistry::instance().holding(request_);
+  if (!held) raise(held.error());
+  live_ = *std::move(held);
   owner_ = live_ == nullptr;
   if (owner_) {
     auto opened = open_session(request_, std::move(store));

@@ -93,7 +93,8 @@ inline c10::intrusive_ptr<c10d::Backend> create(c10d::DistributedBackendOptions&
   request.rank = options.group_rank;
   request.size = options.group_size;
   request.torch_ranks = options.global_ranks_in_group;
-  if (request.torch_ranks.empty())  // PyTorch's way to say 0..n-1
+  request.is_world = request.torch_ranks.empty();  // PyTorch's way to say 0..n-1
+  if (request.is_world)
     for (int i = 0; i < request.size; ++i) request.torch_ranks.push_back(i);
   const auto env = Environment::read();
   if (!env) raise(env.error());

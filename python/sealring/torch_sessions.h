@@ -69,6 +69,16 @@ inline unsigned spare_cores() {
   return static_cast<unsigned>(std::clamp(CPU_COUNT(&set) / ranks - 1, 0, 4));
 }
 
+struct SessionRequest {
+  std::string backend_name;
+  std::optional<StudySettings> study;
+  int rank = 0, size = 1;
+  std::vector<std::int64_t> torch_ranks;
+  bool is_world = false;  ///< torch's default group
+  std::chrono::milliseconds timeout{0};
+  bool blocking_wait = false;
+};
+
 class SessionRegistry {
  public:
   static SessionRegistry& instance() {
@@ -77,15 +87,20 @@ class SessionRegistry {
   }
   /// The oldest open session of this backend that has all of `torch_ranks`; all its members find the same one, because
   /// they made their sessions in the same order.
-  std::shared_ptr<LiveSession> holding(const std::string& backend_name, const std::vector<std::int64_t>& torch_ranks) {
+  /// Errors: FORKED where only the parent process has it; a forked child may make a world of its own.
+  Result<std::shared_ptr<LiveSession>> holding(const SessionRequest& request) {
     const std::lock_guard lock(mutex_);
     for (const auto& weak : sessions_) {
       auto live = weak.lock();
-      if (!live || live->closed || live->pid != getpid() || live->backend_name != backend_name) continue;
+      if (!live || live->closed || live->backend_name != request.backend_name) continue;
       const auto has = [&](std::int64_t rank) {
         return std::find(live->torch_ranks.begin(), live->torch_ranks.end(), rank) != live->torch_ranks.end();
       };
-      if (std::all_of(torch_ranks.begin(), torch_ranks.end(), has)) return live;
+      if (!std::all_of(request.torch_ranks.begin(), request.torch_ranks.end(), has)) continue;
+      if (live->pid == getpid()) return live;
+      if (!request.is_world)
+        return fail(Code::forked, "new_group", "this process was forked from the one that made the session",
+                    "make groups in the parent, or destroy_process_group() and init_process_group() here first");
     }
     return nullptr;
   }
@@ -152,15 +167,6 @@ inline Result<CommConfig> make_config(const Environment& env, const std::optiona
   if (study->segment_bytes) config.segment_bytes = *study->segment_bytes;
   return config;
 }
-
-struct SessionRequest {
-  std::string backend_name;
-  std::optional<StudySettings> study;
-  int rank = 0, size = 1;
-  std::vector<std::int64_t> torch_ranks;
-  std::chrono::milliseconds timeout{0};
-  bool blocking_wait = false;
-};
 
 /// The handshake; every rank of the group calls it. Blocks: without the GIL.
 inline Result<std::shared_ptr<LiveSession>> open_session(const SessionRequest& request,

@@ -34,7 +34,7 @@ class Outcome:
     seconds: float = 0.0
 
     def ok(self):
-        assert self.error is None and self.exit_code == 0, f"{self.error}\nexit {self.exit_code}\n{self.log}"
+        assert self.error is None and self.exit_code == 0, f"{self.error}\nexit {self.exit_code}\n{self.log[-4000:]}"
         return self.value
 
 

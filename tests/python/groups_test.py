@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 import sealring
+from conftest import SLOW
 
 
 def total_of(group=None, count=100):
@@ -95,6 +96,8 @@ def lives_body(rank, world, rounds, init_method):
     sums, before = [], None
     for i in range(rounds):
         options = {"init_method": init_method} if store is None else {"store": store}
+        if init_method.startswith("file:"):
+            options = {"init_method": f"{init_method}{i}"}  # FileStore wants a new file each time
         dist.init_process_group("sealring", rank=rank, world_size=world, **options)
         group = dist.new_group()
         sums.append(total_of(group) + total_of())
@@ -229,8 +232,8 @@ def fork_body(rank, world):  # U28
             try:
                 use()
                 answer += " AND LET THROUGH"
-            except Exception:
-                pass
+            except RuntimeError as problem:
+                answer += " AND LET THROUGH" if "SR-E110" not in str(problem) else ""
         os.write(writer, answer.encode())
         dist.destroy_process_group()  # must not end the parent's session
         import gc
@@ -310,7 +313,7 @@ def test_the_process_ends_without_destroy(ranks, tmp_path):
     from safety_test import spawn_script
 
     for process in spawn_script(script, 2, ranks.key):
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=60 * SLOW)
         assert process.returncode == 0 and b"done" in out, out
 
 
