@@ -12,6 +12,9 @@
 
 namespace sealring {
 
+/// What wait_readable may be asked for: a largest segment and its tag.
+inline constexpr std::size_t kWaitBytesMax = 1024 * 1024 + 4096;
+
 /// What one nonblocking step on a stream did. `bytes` counts only with `moved`.
 ///
 /// `ended`: the peer has closed or is gone. `closed_here`: this side closed it, which is no loss of a peer.

@@ -10,7 +10,8 @@
 namespace sealring {
 namespace {
 
-constexpr std::size_t kPipeBytes = 1024 * 1024;
+constexpr std::size_t kPipeBytes = kWaitBytesMax;  // a segment that is waited for whole must fit
+constexpr std::size_t kQueuedBytesMax = 1024 * 1024;
 
 struct RankState {
   Signal data, control;  ///< raised when one of this rank's streams may go on
@@ -179,7 +180,7 @@ class LoopControl final : public ControlStreams {
     if (to.stream->closed_here()) return fail(transport_aborted("control.send"));
     if (to.stream->peer_closed())
       return fail(peer_lost(peer, "control.send", "its control stream has ended"));
-    if (to.queued.size() + bytes.size() > kPipeBytes) {
+    if (to.queued.size() + bytes.size() > kQueuedBytesMax) {
       return fail(peer_lost(peer, "control.send", "it takes no control messages: 1 MiB is waiting for it"));
     }
     to.queued.insert(to.queued.end(), bytes.begin(), bytes.end());
@@ -221,7 +222,7 @@ class LoopControl final : public ControlStreams {
       event.peer = rank;
       std::array<std::byte, 4096> chunk;
       PipeStep step{PipeStep::State::moved, 0};
-      while (event.bytes.size() < kPipeBytes) {
+      while (event.bytes.size() < kQueuedBytesMax) {
         step = peer.stream->read_some(chunk);
         if (step.state != PipeStep::State::moved) break;
         event.bytes.insert(event.bytes.end(), chunk.begin(),
@@ -345,7 +346,7 @@ Result<void> LoopbackTransport::open_group(const GroupLinks& links, Deadline dea
 Result<std::size_t> LoopbackTransport::wait_readable(std::span<const StreamId> streams, std::size_t bytes,
                                                      Deadline deadline) {
   const char* stage = "transport.wait";
-  SR_CHECK(bytes <= kPipeBytes, bytes);
+  SR_CHECK(bytes <= kWaitBytesMax, bytes);
   std::vector<std::shared_ptr<LoopStream>> ends;
   for (const StreamId& id : streams) {
     ends.push_back(find(id));

@@ -81,7 +81,7 @@ Result<void> TcpTransport::open_group(const GroupLinks& links, Deadline deadline
 Result<std::size_t> TcpTransport::wait_readable(std::span<const StreamId> ids, std::size_t bytes,
                                                 Deadline deadline) {
   const char* stage = "transport.wait";
-  SR_CHECK(bytes <= 1024 * 1024, bytes);
+  SR_CHECK(bytes <= kWaitBytesMax, bytes);
   std::vector<std::shared_ptr<TcpStream>> streams;
   std::vector<Rank> peers;
   for (const StreamId& id : ids) {

@@ -113,7 +113,8 @@ class Transport {
   /// undefined.
   virtual Result<void> exchange(std::span<const Send> sends, std::span<const Recv> recvs, Stream& stream,
                                 Deadline deadline) = 0;
-  /// Waits until one of the streams has at least `bytes` unread bytes (at most 1 MiB); gives its index.
+  /// Waits until one of the streams has at least `bytes` unread bytes; gives its index. At most 1 MiB and 4
+  /// KiB: a largest segment with its tag fits.
   virtual Result<std::size_t> wait_readable(std::span<const StreamId> streams, std::size_t bytes,
                                             Deadline deadline) = 0;
   /// The ctl streams, once; after open_group of the world group. The transport must outlive them.

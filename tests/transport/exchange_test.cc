@@ -280,6 +280,7 @@ TEST_P(Exchange, BytesSentBeforeACloseAreStillReceived) {
 }
 
 TEST_P(Exchange, WaitReadableGivesTheReadyStreamAndEatsNothing) {
+  constexpr std::size_t kLargest = (1 << 20) + kTagBytes;  // a largest segment
   Cluster cluster(GetParam(), 3);
   cluster.open(group_, {Kind::p2p});
   const StreamId ids[] = {to(1, 0, Kind::p2p), to(2, 0, Kind::p2p)};
@@ -287,15 +288,15 @@ TEST_P(Exchange, WaitReadableGivesTheReadyStreamAndEatsNothing) {
   ASSERT_FALSE(early.has_value());
   EXPECT_EQ(early.error().code, Code::timeout);
   std::thread sender([&] {
-    PatternSource source(2, 1 << 20, 50000);
+    PatternSource source(2, kLargest, 50000);
     const Send send{to(0, 0, Kind::p2p), &source};
     Stream stream;
     EXPECT_TRUE(cluster.at(2).exchange({&send, 1}, {}, stream, seconds(60)).has_value());
   });
-  const auto ready = cluster.at(0).wait_readable(ids, 1 << 20, seconds(60));
+  const auto ready = cluster.at(0).wait_readable(ids, kLargest, seconds(60));
   ASSERT_TRUE(ready.has_value()) << ready.error().message();
   EXPECT_EQ(*ready, 1u);
-  PatternSink sink(2, 1 << 20, 70000);
+  PatternSink sink(2, kLargest, 70000);
   const Recv recv{ids[1], &sink};
   Stream stream;
   ASSERT_TRUE(cluster.at(0).exchange({}, {&recv, 1}, stream, seconds(60)).has_value());
