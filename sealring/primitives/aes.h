@@ -16,11 +16,15 @@
 namespace sealring::aes {
 
 struct RoundKeys {
-  std::uint32_t words[60];  ///< 4 * (rounds + 1) are used
+  alignas(16) std::uint32_t words[60];  ///< 4 * (rounds + 1) are used
   std::uint32_t rounds;     ///< 10 or 14
 };
 
 struct Block {
+  std::uint32_t words[4];
+};
+/// A round key: one 16-byte access.
+struct alignas(16) RoundKey {
   std::uint32_t words[4];
 };
 
@@ -119,9 +123,27 @@ SR_HOST_DEVICE inline Block last_round(const Block& in, const std::uint32_t* key
   return out;
 }
 
-/// Encrypts kBlocks blocks side by side, in place. `keys` is 16-byte aligned memory that all lanes read alike.
+/// Rounds `first` to the last of kBlocks blocks side by side, in place. `keys` is aligned to 16 bytes.
 #if defined(__CUDACC__)
 #pragma nv_exec_check_disable  // a Lookup may be of the host alone
+#endif
+template <int kBlocks, class Lookup>
+SR_HOST_DEVICE inline void rounds_from(std::uint32_t first, Block (&blocks)[kBlocks], const std::uint32_t* keys,
+                                       std::uint32_t rounds, const Lookup& tables) {
+#pragma unroll 1
+  for (std::uint32_t round = first; round < rounds; ++round) {
+    const RoundKey key = *reinterpret_cast<const RoundKey*>(keys + 4 * round);
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) blocks[b] = full_round(blocks[b], key.words, tables);
+  }
+  const RoundKey last = *reinterpret_cast<const RoundKey*>(keys + 4 * rounds);
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) blocks[b] = last_round(blocks[b], last.words, tables);
+}
+
+/// Encrypts kBlocks blocks side by side, in place. `keys` is memory that all lanes read alike.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable
 #endif
 template <int kBlocks, class Lookup>
 SR_HOST_DEVICE inline void encrypt(Block (&blocks)[kBlocks], const std::uint32_t* keys, std::uint32_t rounds,
@@ -131,14 +153,48 @@ SR_HOST_DEVICE inline void encrypt(Block (&blocks)[kBlocks], const std::uint32_t
 #pragma unroll
     for (int c = 0; c < 4; ++c) blocks[b].words[c] ^= keys[c];
   }
-#pragma unroll 1
-  for (std::uint32_t round = 1; round < rounds; ++round) {
-    const std::uint32_t key[4] = {keys[4 * round], keys[4 * round + 1], keys[4 * round + 2], keys[4 * round + 3]};
+  rounds_from(1, blocks, keys, rounds, tables);
+}
+
+/// What 256 counter blocks have in common that differ in their last byte alone: that byte reaches one column of round
+/// 1, and one byte of each column of round 2.
+struct CounterGroup {
+  std::uint32_t after_two[4];  ///< the sums of round 2 but for the byte that differs
+  std::uint32_t after_one;     ///< column 0 of round 1, likewise
+};
+
+/// `block` is any of the group.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable
+#endif
+template <class Lookup>
+SR_HOST_DEVICE inline CounterGroup counter_group(const Block& block, const std::uint32_t* keys, const Lookup& tables) {
+  Block in;
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b) blocks[b] = full_round(blocks[b], key, tables);
-  }
-#pragma unroll
-  for (int b = 0; b < kBlocks; ++b) blocks[b] = last_round(blocks[b], keys + 4 * rounds, tables);
+  for (int c = 0; c < 4; ++c) in.words[c] = block.words[c] ^ keys[c];
+  const Block one = full_round(in, keys + 4, tables);
+  CounterGroup out;
+  out.after_one = one.words[0] ^ tables.template at<3, 3>(in.words[3]);
+  const Block two = full_round(one, keys + 8, tables);
+  out.after_two[0] = two.words[0] ^ tables.template at<0, 0>(one.words[0]);
+  out.after_two[1] = two.words[1] ^ tables.template at<3, 3>(one.words[0]);
+  out.after_two[2] = two.words[2] ^ tables.template at<2, 2>(one.words[0]);
+  out.after_two[3] = two.words[3] ^ tables.template at<1, 1>(one.words[0]);
+  return out;
+}
+
+/// A counter block after two rounds: five lookups instead of 32. `last` holds the block's last byte in its uppermost.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable
+#endif
+template <class Lookup>
+SR_HOST_DEVICE inline Block after_two_rounds(const CounterGroup& group, std::uint32_t last, const std::uint32_t* keys,
+                                             const Lookup& tables) {
+  const std::uint32_t column = group.after_one ^ tables.template at<3, 3>(last ^ keys[3]);
+  return Block{{group.after_two[0] ^ tables.template at<0, 0>(column),
+                group.after_two[1] ^ tables.template at<3, 3>(column),
+                group.after_two[2] ^ tables.template at<2, 2>(column),
+                group.after_two[3] ^ tables.template at<1, 1>(column)}};
 }
 
 /// Plain tables, for key set-up and tests.

@@ -8,7 +8,8 @@
 namespace sealring::cuda::test {
 namespace {
 
-using Seal = AesBody<AesConfig<Direction::seal, 0, CombineKind::replace>>;
+using Seal = AesBody<AesConfig<Direction::seal, 0, CombineKind::replace, 2>>;
+using SealStrict = AesBody<AesConfig<Direction::seal, 0, CombineKind::replace, 1>>;
 template <CombineKind K>
 using Open = AesBody<AesConfig<Direction::open, 32768, K>>;
 using OpenReplace = Open<CombineKind::replace>;
@@ -64,6 +65,7 @@ TEST(CudaBodiesAes, LargerRecordsManySegmentsAndColumns) {
     const AesRecord record(kSuites[n % 2], bytes, segment, random());
     const auto columns = static_cast<std::uint32_t>(1 + random() % 3);
     expect_seals<Seal>(record, random() % 16, columns);
+    expect_seals<SealStrict>(record, random() % 16, columns);
     expect_opens<OpenReplace>(record, random() % 16, columns);
     if (HasFailure()) return;
   }

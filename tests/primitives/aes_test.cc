@@ -62,5 +62,26 @@ TEST(Aes, RandomAgainstOpenSsl) {
   }
 }
 
+TEST(Aes, CountersOfOneGroupShareTwoRounds) {
+  std::mt19937 random(2);
+  for (const std::uint32_t bytes : {16u, 32u}) {
+    std::uint32_t key[8];
+    for (auto& word : key) word = static_cast<std::uint32_t>(random());
+    RoundKeys keys;
+    expand(key, bytes / 4, keys);
+    Block block;
+    for (auto& word : block.words) word = static_cast<std::uint32_t>(random());
+    const CounterGroup group = counter_group(block, keys.words, PlainTables{});
+    for (std::uint32_t last = 0; last < 256; ++last) {
+      block.words[3] = (block.words[3] & 0xFFFFFFu) | (last << 24);
+      Block whole[1] = {block};
+      encrypt(whole, keys.words, keys.rounds, PlainTables{});
+      Block shared[1] = {after_two_rounds(group, block.words[3], keys.words, PlainTables{})};
+      rounds_from(3, shared, keys.words, keys.rounds, PlainTables{});
+      for (int c = 0; c < 4; ++c) ASSERT_EQ(shared[0].words[c], whole[0].words[c]) << last;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sealring::aes

@@ -19,9 +19,11 @@
 namespace sealring::cuda {
 
 /// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory (open);
-/// 0: it waits in job.private_tiles, twice private_bytes(segment_bytes) a column.
-template <Direction kDirectionOf, std::uint32_t kTileOf, CombineKind kCombineOf>
+/// 0: it waits in job.private_tiles, twice private_bytes(segment_bytes) a column. kLag: 2 lets the warps drift apart
+/// by up to a segment (block.h, loose phases; seal only), 1 is a barrier a segment.
+template <Direction kDirectionOf, std::uint32_t kTileOf, CombineKind kCombineOf, std::uint32_t kLagOf = 1>
 struct AesConfig {
+  static constexpr std::uint32_t kLag = kLagOf;
   static constexpr Direction kDirection = kDirectionOf;
   static constexpr std::uint32_t kTile = kTileOf;
   static constexpr CombineKind kCombine = kCombineOf;
@@ -34,11 +36,14 @@ struct AesBody {
   static constexpr int kWorkers = kGcmWorkers;
   static constexpr int kThreads = (kWorkers + 1) * kLanes;
   static constexpr int kBlocks = 1;
-  static constexpr std::uint32_t kDepth = 2;
+  static constexpr std::uint32_t kLag = Config::kLag;
+  static constexpr std::uint32_t kDepth = 2 * kLag;  ///< segments whose rows and counters are kept
+  static_assert(kLag == 1 || (kLag == 2 && !kOpen));
   static constexpr std::uint32_t kStep = kWorkers * kGcmTileBytes;  ///< what all workers do at once
   static constexpr std::uint32_t kStored = (kInShared ? kDepth * Config::kTile : kStep) / 16;
   static_assert(Config::kTile % kStep == 0);
   static constexpr int kExtras = kAadChunks + 1;  ///< blocks of AAD, and the lengths
+  static constexpr std::uint32_t kGroups = 2 * kLanes;  ///< counter groups that are prepared of a segment
 
   struct Shared {
     AesTables tables;        ///< first: its address is part of the code
@@ -47,12 +52,15 @@ struct AesBody {
     Chunk rows[kDepth][kWorkers][kGcmRows];  ///< GHASH's rows of each warp
     Chunk sums[kGcmRows];
     Chunk masks[kLanes];     ///< E(K, J0) of 32 segments
-    std::uint32_t round_keys[60];
+    Chunk groups_two[kDepth][kGroups];  ///< of a segment's counters by 256, see aes::CounterGroup
+    std::uint32_t groups_one[kDepth][kGroups];
+    alignas(16) std::uint32_t round_keys[60];
     ghash::Element extra_powers[kExtras];
     std::uint32_t extra_blocks;  ///< the length they are for
     std::uint32_t rounds;
     std::uint32_t accepted[kDepth];
     BadTag bad;
+    LooseBarriers barriers;
   };
   static_assert(offsetof(Shared, tables) == 0);
 
@@ -161,18 +169,54 @@ struct AesBody {
     }
   }
 
+  SR_HOST_DEVICE static aes::Block counter_block(const NonceWords& nonce, std::uint32_t counter) {
+    return aes::Block{{nonce.words[0], nonce.words[1], nonce.words[2], ghash::swapped(counter)}};
+  }
+  // The group of a counter: prepared, or in a very large segment made here.
+  SR_HOST_DEVICE static aes::CounterGroup group_of(const Shared& shared, const Segment& segment,
+                                                   const NonceWords& nonce, std::uint32_t counter,
+                                                   const LaneTables& tables) {
+    const std::uint32_t group = counter >> 8;
+    if (segment.blocks / 256 + 2 > kGroups)
+      return aes::counter_group(counter_block(nonce, counter), shared.round_keys, tables);
+    const Chunk two = shared.groups_two[segment.parity()][group];
+    return aes::CounterGroup{{two.words[0], two.words[1], two.words[2], two.words[3]},
+                             shared.groups_one[segment.parity()][group]};
+  }
+  // All groups of a segment, a lane each.
+  template <class Warp>
+  SR_HOST_DEVICE static void make_groups(Warp& warp, Shared& shared, const OpView& op, const KeyWords& key,
+                                         const Segment& segment) {
+    const std::uint32_t groups = segment.blocks / 256 + 2;
+    if (groups > kGroups) return;
+    const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
+    for (std::uint32_t from = 0; from < groups; from += kLanes) {
+      warp.step([&](int lane) {
+        const std::uint32_t group = from + static_cast<std::uint32_t>(lane);
+        const aes::CounterGroup made = aes::counter_group(counter_block(nonce, group << 8), shared.round_keys,
+                                                          LaneTables(shared.tables, lane));
+        shared.groups_two[segment.parity()][group] =
+            Chunk{{made.after_two[0], made.after_two[1], made.after_two[2], made.after_two[3]}};
+        shared.groups_one[segment.parity()][group] = made.after_one;
+      });
+    }
+  }
+
   // Encrypts or decrypts a loaded row: ciphertext to `stage` and (seal) to the wire, plaintext (open) to `row`.
   SR_HOST_DEVICE static void cipher_row(const Shared& shared, const SegmentJob& job, const Segment& segment,
                                         const NonceWords& nonce, std::uint32_t tile, int lane, Row& row,
                                         Chunk* stage) {
     aes::Block stream[4];
+    const LaneTables tables(shared.tables, lane);
+    // [SP 800-38D §7.1] inc32(J0) is the first counter: J0 ends in 1, so the data begins with 2, and only the last two
+    // blocks of a tile may belong to another group than the first ones.
+    const std::uint32_t counter = tile * kGcmTileChunks + static_cast<std::uint32_t>(lane) + 2;
+    const aes::CounterGroup first = group_of(shared, segment, nonce, tile * kGcmTileChunks + 2, tables);
+    const aes::CounterGroup last = group_of(shared, segment, nonce, counter + 3 * kLanes, tables);
 #pragma unroll
-    for (std::uint32_t c = 0; c < 4; ++c) {
-      const std::uint32_t block = tile * kGcmTileChunks + c * kLanes + static_cast<std::uint32_t>(lane);
-      // [SP 800-38D §7.1] inc32(J0) is the first counter: J0 ends in 1, so the data begins with 2.
-      stream[c] = aes::Block{{nonce.words[0], nonce.words[1], nonce.words[2], ghash::swapped(block + 2)}};
-    }
-    aes::encrypt(stream, shared.round_keys, shared.rounds, LaneTables(shared.tables, lane));
+    for (std::uint32_t c = 0; c < 4; ++c)
+      stream[c] = aes::after_two_rounds(c < 3 ? first : last, (counter + c * kLanes) << 24, shared.round_keys, tables);
+    aes::rounds_from(3, stream, shared.round_keys, shared.rounds, tables);
     const std::uint64_t begin = std::uint64_t{tile} * kGcmTileBytes + static_cast<std::uint32_t>(lane) * 16;
 #pragma unroll
     for (std::uint32_t c = 0; c < 4; ++c) {
@@ -359,7 +403,7 @@ struct AesBody {
     warp.step([&](int lane) {
       const std::uint32_t k = column.index + (first + static_cast<std::uint32_t>(lane)) * column.count;
       const NonceWords nonce = nonce_words(key, op.first_number + k);
-      aes::Block block[1] = {{{nonce.words[0], nonce.words[1], nonce.words[2], ghash::swapped(1)}}};
+      aes::Block block[1] = {counter_block(nonce, 1)};
       aes::encrypt(block, shared.round_keys, shared.rounds, LaneTables(shared.tables, lane));
       for (int i = 0; i < 4; ++i) shared.masks[lane].words[i] = block[0].words[i];
     });
@@ -391,6 +435,25 @@ struct AesBody {
     });
   }
 
+  template <class Warp>
+  SR_HOST_DEVICE static void one_phase(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
+                                       const KeyWords& key, Column column, std::uint32_t i, std::uint32_t count) {
+    if (warp.index() < kWorkers) {
+      if constexpr (kOpen) {
+        if (i >= 2 && shared.accepted[i % 2] != 0)
+          combine_segment(warp, shared, job, column, segment_of(job, column, i - 2));
+      }
+      if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i));
+      return;
+    }
+    if (i >= kLag && i < count + kLag) {
+      finish_segment(warp, shared, job, op, key, segment_of(job, column, i - kLag));
+      const std::uint32_t next = i - kLag + 1;
+      if (next % kLanes == 0 && next < count) make_masks(warp, shared, op, key, column, next);
+    }
+    if (i + kLag < count) make_groups(warp, shared, op, key, segment_of(job, column, i + kLag));
+  }
+
   template <class Block>
   SR_HOST_DEVICE static void run(Block& block, Shared& shared, const SegmentJob& job, const OpView& op,
                                  const KeyWords& key, Column column) {
@@ -405,20 +468,22 @@ struct AesBody {
       });
       return;
     }
+    block.init_loose(shared.barriers);
     block.phase([&](Warp& warp) { set_up(warp, shared, *key.gcm); });
-    for (std::uint32_t i = 0; count > 0 && i < count + (kOpen ? kDepth : 1); ++i) {
-      block.phase([&](Warp& warp) {
-        if (warp.index() < kWorkers) {
-          if constexpr (kOpen) {
-            if (i >= kDepth && shared.accepted[i % kDepth] != 0)
-              combine_segment(warp, shared, job, column, segment_of(job, column, i - kDepth));
-          }
-          if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i));
-        } else {
-          if (i >= 1 && i <= count) finish_segment(warp, shared, job, op, key, segment_of(job, column, i - 1));
-          if (i % kLanes == 0) make_masks(warp, shared, op, key, column, i);
-        }
-      });
+    block.phase([&](Warp& warp) {
+      if (warp.index() != kWorkers) return;
+      make_masks(warp, shared, op, key, column, 0);
+      for (std::uint32_t i = 0; i < kLag && i < count; ++i)
+        make_groups(warp, shared, op, key, segment_of(job, column, i));
+    });
+    if constexpr (kLag == 1) {
+      for (std::uint32_t i = 0; count > 0 && i < count + (kOpen ? 2 : 1); ++i)
+        block.phase([&](Warp& warp) { one_phase(warp, shared, job, op, key, column, i, count); });
+    } else {
+      for (std::uint32_t i = 0; count > 0 && i < count + kLag; ++i)
+        block.loose_phase(shared.barriers, i,
+                          [&](Warp& warp) { one_phase(warp, shared, job, op, key, column, i, count); });
+      block.phase([](Warp&) {});
     }
   }
 };

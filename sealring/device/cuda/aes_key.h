@@ -35,7 +35,7 @@ inline constexpr int kNearPowers = 33 - kNearFirst + 1;
 
 /// Secret.
 struct GcmKey {
-  std::uint32_t round_keys[60];
+  alignas(16) std::uint32_t round_keys[60];
   std::uint32_t rounds;
   std::uint32_t unused[3];
   std::uint32_t table[256];                    ///< aes::table_entry; the same for every key
