@@ -1,6 +1,6 @@
 // What the CUDA kernels reach: payload over time by CUDA events, tags, per-segment keys and AAD included, medians.
 //
-//   gpu_bench [--out DIR] [--quick]       a table on the terminal, DIR/gpu-bench.json
+//   gpu_bench [--out DIR] [--quick] [--suite NAME]     a table on the terminal, DIR/gpu-bench.json
 //
 // A row is one kernel of the list at one segment size. Beside the rate stand two roofs: the device's own copy for the
 // bytes a kernel must move, and the busiest arithmetic pipe for the operations it must do (counted by hand, see
@@ -221,8 +221,12 @@ bool measured_in_full(const KernelEntry& entry) {
   return entry.direction == Direction::seal || entry.combine == CombineKind::sum_f32;
 }
 
+std::string only_suite;  // empty: all
+bool wanted_suite(const KernelEntry& entry) { return only_suite.empty() || only_suite == to_string(entry.suite); }
+
 void large(Bench& bench, bool quick) {
   for (const KernelEntry& entry : kernel_list()) {
+    if (!wanted_suite(entry)) continue;
     for (const std::uint32_t segment : {16u << 10, 32u << 10, 64u << 10, 128u << 10}) {
       const bool wanted = measured_in_full(entry) && !quick ? true : segment == 32u << 10;
       if (wanted && segment <= entry.segment_max) bench.kernel(entry, kLarge, segment);
@@ -233,7 +237,7 @@ void large(Bench& bench, bool quick) {
 void further(Bench& bench) {
   std::vector<std::pair<Suite, Direction>> seen;
   for (const KernelEntry& entry : kernel_list()) {
-    if (!measured_in_full(entry) || std::ranges::count(seen, std::pair(entry.suite, entry.direction)) > 0) continue;
+    if (!measured_in_full(entry) || !wanted_suite(entry) || std::ranges::count(seen, std::pair(entry.suite, entry.direction)) > 0) continue;
     seen.emplace_back(entry.suite, entry.direction);  // the preferred ones
     bench.kernel(entry, kLarge, 32u << 10, {.shift = 4, .note = " off by 4 bytes"});
     for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u, 264u})
@@ -243,7 +247,7 @@ void further(Bench& bench) {
 
 void small(Bench& bench) {
   for (const KernelEntry& entry : kernel_list()) {
-    if (!measured_in_full(entry)) continue;
+    if (!measured_in_full(entry) || !wanted_suite(entry)) continue;
     for (const std::uint32_t segment : {2u << 10, 4u << 10, 8u << 10})
       bench.kernel(entry, 64u << 10, segment, {.graph = 100, .note = " 64 KiB x100 graph"});
     for (const std::uint32_t segment : {4u << 10, 8u << 10})
@@ -262,8 +266,10 @@ int main(int argc, char** argv) {
       quick = true;
     } else if (std::strcmp(argv[i], "--out") == 0 && i + 1 < argc) {
       out = argv[++i];
+    } else if (std::strcmp(argv[i], "--suite") == 0 && i + 1 < argc) {
+      sealring::cuda::only_suite = argv[++i];
     } else {
-      std::fprintf(stderr, "usage: gpu_bench [--out DIR] [--quick]\n");
+      std::fprintf(stderr, "usage: gpu_bench [--out DIR] [--quick] [--suite NAME]\n");
       return 2;
     }
   }

@@ -91,11 +91,11 @@ TEST_F(AeadGpu, EveryKernelAtManySizesAndAlignments) {
     const std::uint32_t limit = std::min(entry.segment_max, 131072u);
     for (int n = 0; n < times(24); ++n) {
       const auto segment = static_cast<std::uint32_t>(1 + random() % (limit / 16)) * 16;
-      const std::uint64_t bytes = random() % (std::min<std::uint64_t>(segment * 40ull, 4u << 20) + 1);
+      const std::uint64_t bytes = random() % (std::min<std::uint64_t>(segment * 40ull, times(16) * (256ull << 10)) + 1);
       expect_kernel(entry, bytes, segment, random() % 16, static_cast<unsigned>(random() % 4), random());
       if (HasFatalFailure()) return;
     }
-    expect_kernel(entry, 20ull * limit, limit, 0, 0, random());
+    expect_kernel(entry, static_cast<std::uint64_t>(times(16)) * limit, limit, 0, 0, random());
     if (HasFatalFailure()) return;
   }
 }

@@ -25,13 +25,14 @@ namespace sealring::cuda {
 /// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory (open);
 /// 0: it waits in job.private_tiles (memory of this process on the device), 2 * segment_bytes a column.
 template <Direction kDirectionOf, int kWorkersOf, int kBlocksOf, std::uint32_t kTileOf, CombineKind kCombineOf,
-          int kDepthOf = 2>
+          int kDepthOf = 2, int kUnrollOf = 2>
 struct ChachaConfig {
   static constexpr Direction kDirection = kDirectionOf;
   static constexpr int kWorkers = kWorkersOf;
   static constexpr int kBlocks = kBlocksOf;  ///< resident on a multiprocessor: limits registers and shared memory
   static constexpr std::uint32_t kTile = kTileOf;
   static constexpr CombineKind kCombine = kCombineOf;
+  static constexpr int kUnroll = kUnrollOf;  ///< of ChaCha's double rounds
   static constexpr int kDepth = kDepthOf;  ///< segments in flight in a block
   static constexpr int kBatch = kDirection == Direction::seal ? 16 : 8;  ///< segments prepared at once
 };
@@ -208,7 +209,10 @@ struct ChachaBody {
   SR_HOST_DEVICE static void stream_tile(Warp&, const KeyWords& key, const NonceWords& nonce, const Segment& segment,
                                          std::uint32_t tile, int lane, Chunk* stream) {
     const std::uint32_t counter = tile * kLanes + static_cast<std::uint32_t>(lane) - segment.shape.pad_rows + 1;
-    const chacha20::Block block = chacha20::keystream(key.key, nonce.words, counter);
+    const chacha20::Block block = chacha20::keystream<Config::kUnroll>(key.key, nonce.words, counter);
+    put_stream(block, lane, stream);
+  }
+  SR_HOST_DEVICE static void put_stream(const chacha20::Block& block, int lane, Chunk* stream) {
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       stream[row_slot(lane, c)] =
@@ -259,6 +263,56 @@ struct ChachaBody {
     }
     warp.step([&](int lane) { shared.sums[segment.parity()][worker * kLanes + lane] = registers.sum[lane]; });
     if (worker == 0 && segment.shape.tail_chunks > 0) cipher_tail(warp, shared, job, key, nonce, segment);
+  }
+
+  // The two in one where both segments have whole tiles alone: what the tensor holds is on its way while the keystream
+  // is computed, and the place of the old plaintext takes the new.
+  SR_HOST_DEVICE static bool can_fuse(const SegmentJob& job, const Segment& old, const Segment& segment) {
+    return old.place.payload_bytes == segment.place.payload_bytes && segment.shape.pad_rows == 0 &&
+           segment.shape.tail_bytes == 0 && misalignment(job.combine.dst) == 0 && misalignment(job.combine.local) == 0;
+  }
+  template <class Warp>
+  SR_HOST_DEVICE static void combine_and_cipher(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
+                                                const KeyWords& key, Column column, const Segment& old,
+                                                const Segment& segment) {
+    const int worker = warp.index();
+    const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
+    const std::byte* const local = job.combine.local + old.place.payload;
+    std::byte* const dst = job.combine.dst + old.place.payload;
+    const Prep& prep = prep_of(shared, segment.i);
+    Registers<Warp> registers;
+    typename Warp::template Lanes<chacha20::Block> block;
+    warp.step([&](int lane) {
+      registers.sum[lane] = static_cast<int>(segment.shape.tiles) % kWorkers == worker
+                                ? number_in_front(job, op, segment, chunk_of(segment, -1, lane, 3))
+                                : poly1305::Number{};
+    });
+    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles; tile += kWorkers) {
+      Chunk* const plain = waiting(shared, job, column, segment, worker, tile);
+      Chunk* const stream = transposed(shared, segment, worker, tile);
+      warp.step([&](int lane) {
+        const std::int64_t first = 16 * static_cast<std::int64_t>(chunk_of(segment, static_cast<int>(tile), lane, 0));
+        load_tile<true>(warp, job, segment, tile, lane, registers.data[lane].chunk);
+        Chunk mine[4] = {};
+        if constexpr (Config::kCombine != CombineKind::replace) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) mine[c] = load_aligned(local + first + c * kLanes * 16);
+        }
+        const std::uint32_t counter = tile * kLanes + static_cast<std::uint32_t>(lane) + 1;
+        block[lane] = chacha20::keystream<Config::kUnroll, true>(key.key, nonce.words, counter);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          store_aligned(dst + first + c * kLanes * 16,
+                        combined<Config::kCombine>(job.combine, mine[c], plain[coalesced_slot(lane, c)]));
+        }
+      });
+      warp.step([&](int lane) { put_stream(block[lane], lane, stream); });
+      warp.step([&](int lane) {
+        cipher_tile<true>(job, op, segment, prep, tile, lane, stream, plain, registers.data[lane].chunk,
+                          registers.sum[lane]);
+      });
+    }
+    warp.step([&](int lane) { shared.sums[segment.parity()][worker * kLanes + lane] = registers.sum[lane]; });
   }
 
   // The bytes behind the last whole row: a lane a chunk.
@@ -458,8 +512,14 @@ struct ChachaBody {
     block.phase([&](Warp& warp) {
       if (warp.index() < kWorkers) {
         if constexpr (kOpen) {
-          if (i >= kDepth && shared.accepted[i % kDepth] != 0)
-            combine_segment(warp, shared, job, column, segment_of(job, column, i - kDepth));
+          if (i >= kDepth && shared.accepted[i % kDepth] != 0) {
+            const Segment old = segment_of(job, column, i - kDepth);
+            if (i < count && can_fuse(job, old, segment_of(job, column, i))) {
+              combine_and_cipher(warp, shared, job, op, key, column, old, segment_of(job, column, i));
+              return;
+            }
+            combine_segment(warp, shared, job, column, old);
+          }
         }
         if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i), i == 0);
       } else if (warp.index() == kFinisher) {

@@ -5,19 +5,21 @@
 namespace sealring::cuda {
 namespace {
 
-template <int kWorkers, int kBlocks>
+template <int kWorkers, int kBlocks, int kUnroll>
 void add(std::vector<KernelEntry>& list) {
-  using Body = ChachaBody<ChachaConfig<Direction::seal, kWorkers, kBlocks, 0, CombineKind::replace>>;
+  using Body = ChachaBody<ChachaConfig<Direction::seal, kWorkers, kBlocks, 0, CombineKind::replace, 2, kUnroll>>;
   list.push_back(entry_of<Body>(Suite::chacha20_poly1305, CombineKind::replace, 1u << 30, 0));
 }
 
 }  // namespace
 
 void add_chacha_seal(std::vector<KernelEntry>& list) {
-  add<4, 4>(list);
-  add<8, 2>(list);
-  add<4, 3>(list);
-  add<4, 5>(list);
+  add<4, 4, 2>(list);
+  add<4, 4, 1>(list);
+  add<4, 4, 5>(list);
+  add<4, 4, 10>(list);
+  add<8, 2, 2>(list);
+  add<4, 5, 2>(list);
 }
 
 }  // namespace sealring::cuda
