@@ -13,7 +13,7 @@ using SealStrict = AesBody<AesConfig<Direction::seal, 0, CombineKind::replace, 1
 template <CombineKind K>
 using Open = AesBody<AesConfig<Direction::open, 32768, K>>;
 using OpenReplace = Open<CombineKind::replace>;
-using OpenPrivate = AesBody<AesConfig<Direction::open, 0, CombineKind::replace>>;
+using OpenPrivate = AesBody<AesConfig<Direction::open, 0, CombineKind::replace, 2>>;
 
 constexpr Suite kSuites[] = {Suite::aes_256_gcm, Suite::aes_128_gcm};
 
@@ -72,9 +72,9 @@ TEST(CudaBodiesAes, LargerRecordsManySegmentsAndColumns) {
 }
 
 TEST(CudaBodiesAes, SegmentsThatWaitInPrivateMemory) {
-  for (const std::uint32_t segment : {131072u, 33024u}) {
+  for (const std::uint32_t segment : {131072u, 33024u, 16384u, 4096u}) {
     const AesRecord record(Suite::aes_256_gcm, 500001, segment, 3);
-    Bytes scratch(2 * 2 * OpenPrivate::private_bytes(segment) + 16);
+    Bytes scratch(2 * OpenPrivate::kDepth * OpenPrivate::private_bytes(segment) + 16);
     auto* const at = scratch.data() + (16 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 16) % 16;
     expect_seals<Seal>(record, 5, 3);
     expect_opens<OpenPrivate>(record, 5, 2, at);

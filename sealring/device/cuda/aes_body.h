@@ -2,7 +2,8 @@
 //
 // A block is 16 warps that encrypt and one, the last, that finishes; phases as in chacha_body.h: in phase i of a column
 //   workers   combine segment i-2 (open), then encrypt or decrypt segment i and evaluate their part of its GHASH;
-//   the last  adds up segment i-1 and writes (seal) or checks (open) its tag.
+//   the last  adds up segment i-1 and writes (seal) or checks (open) its tag, and prepares what segment i+1 begins with.
+// With a lag of 2 read i-4, i-2 and i+2: warps then wait for each other a phase late.
 // AES is bound by lookups in shared memory (four tables, a copy a lane), so GHASH is on the tensor cores (aes_key.h,
 // aes_ghash.h). A worker walks over every 16th tile of 2 KiB; a lane encrypts 4 blocks, 512 bytes apart, so that
 // memory is touched lane after lane. open leaves the plaintext in shared memory (or private memory) until the tag is
@@ -19,8 +20,8 @@
 namespace sealring::cuda {
 
 /// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory (open);
-/// 0: it waits in job.private_tiles, twice private_bytes(segment_bytes) a column. kLag: 2 lets the warps drift apart
-/// by up to a segment (block.h, loose phases; seal only), 1 is a barrier a segment.
+/// 0: it waits in job.private_tiles, kDepth times private_bytes(segment_bytes) a column. kLag: 2 lets the warps drift
+/// apart by up to a segment (block.h, loose phases), 1 is a barrier a segment.
 template <Direction kDirectionOf, std::uint32_t kTileOf, CombineKind kCombineOf, std::uint32_t kLagOf = 1>
 struct AesConfig {
   static constexpr std::uint32_t kLag = kLagOf;
@@ -38,10 +39,11 @@ struct AesBody {
   static constexpr int kBlocks = 1;
   static constexpr std::uint32_t kLag = Config::kLag;
   static constexpr std::uint32_t kDepth = 2 * kLag;  ///< segments whose rows and counters are kept
-  static_assert(kLag == 1 || (kLag == 2 && !kOpen));
+  static_assert(kLag == 1 || kLag == 2);
   static constexpr std::uint32_t kStep = kWorkers * kGcmTileBytes;  ///< what all workers do at once
   static constexpr std::uint32_t kStored = (kInShared ? kDepth * Config::kTile : kStep) / 16;
   static_assert(Config::kTile % kStep == 0);
+  static constexpr std::uint32_t kPhasesBehind = kOpen ? kDepth : kLag;  ///< after the last segment was encrypted
   static constexpr int kExtras = kAadChunks + 1;  ///< blocks of AAD, and the lengths
   static constexpr std::uint32_t kGroups = 2 * kLanes;  ///< counter groups that are prepared of a segment
 
@@ -73,6 +75,7 @@ struct AesBody {
     std::uint32_t k;  ///< place in the job
     Place place;
     std::uint32_t blocks, tiles;
+    int turn;  ///< segments of half a round are taken by one half of the workers in turn
     SR_HOST_DEVICE std::uint32_t parity() const { return i % kDepth; }
   };
   SR_HOST_DEVICE static Segment segment_of(const SegmentJob& job, Column column, std::uint32_t i) {
@@ -82,11 +85,13 @@ struct AesBody {
     out.place = place_of(job, out.k);
     out.blocks = out.place.payload_bytes / 16 + (out.place.payload_bytes % 16 != 0 ? 1u : 0u);
     out.tiles = (out.blocks + kGcmTileChunks - 1) / kGcmTileChunks;
+    out.turn = kLag == 2 && out.tiles <= kWorkers / 2 && i % 2 != 0 ? kWorkers / 2 : 0;
     return out;
   }
-  /// The first tile of a worker and so all: first, first + kWorkers, ... The last tile of the segment is worker 0's.
+  /// The first tile of a worker and so all: first, first + kWorkers, ... The last tile is that of role 0.
+  SR_HOST_DEVICE static int role_of(const Segment& segment, int worker) { return worker ^ segment.turn; }
   SR_HOST_DEVICE static std::uint32_t first_tile(const Segment& segment, int worker) {
-    const int behind = static_cast<int>(segment.tiles) - 1 - worker;
+    const int behind = static_cast<int>(segment.tiles) - 1 - role_of(segment, worker);
     return behind < 0 ? segment.tiles : static_cast<std::uint32_t>(behind % kWorkers);
   }
   /// A worker keeps to its own places whatever the number of tiles: another one may still be at an older segment.
@@ -106,12 +111,12 @@ struct AesBody {
     if constexpr (kInShared) {
       return staged(shared, segment, worker, tile);
     } else {
-      const std::uint64_t index = 2ull * column.index + segment.parity();
+      const std::uint64_t index = std::uint64_t{kDepth} * column.index + segment.parity();
       std::byte* const at = job.private_tiles + index * private_bytes(job.layout.segment_bytes);
       return reinterpret_cast<Chunk*>(at) + own_place(tile, worker);
     }
   }
-  /// Half of what a column needs of job.private_tiles.
+  /// What one of the kDepth segments of a column needs of job.private_tiles.
   SR_HOST_DEVICE static constexpr std::uint64_t private_bytes(std::uint32_t segment_bytes) {
     return (static_cast<std::uint64_t>(segment_bytes) + kStep - 1) / kStep * kStep;
   }
@@ -269,7 +274,7 @@ struct AesBody {
       absorb_tile(warp, shared.step, operands);
     }
     warp.step([&](int lane) {
-      put_row_words(operands.value[lane], shared.rows[segment.parity()][worker], lane);
+      put_row_words(operands.value[lane], shared.rows[segment.parity()][role_of(segment, worker)], lane);
     });
   }
 
@@ -440,8 +445,8 @@ struct AesBody {
                                        const KeyWords& key, Column column, std::uint32_t i, std::uint32_t count) {
     if (warp.index() < kWorkers) {
       if constexpr (kOpen) {
-        if (i >= 2 && shared.accepted[i % 2] != 0)
-          combine_segment(warp, shared, job, column, segment_of(job, column, i - 2));
+        if (i >= kDepth && shared.accepted[i % kDepth] != 0)
+          combine_segment(warp, shared, job, column, segment_of(job, column, i - kDepth));
       }
       if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i));
       return;
@@ -477,10 +482,10 @@ struct AesBody {
         make_groups(warp, shared, op, key, segment_of(job, column, i));
     });
     if constexpr (kLag == 1) {
-      for (std::uint32_t i = 0; count > 0 && i < count + (kOpen ? 2 : 1); ++i)
+      for (std::uint32_t i = 0; count > 0 && i < count + kPhasesBehind; ++i)
         block.phase([&](Warp& warp) { one_phase(warp, shared, job, op, key, column, i, count); });
     } else {
-      for (std::uint32_t i = 0; count > 0 && i < count + kLag; ++i)
+      for (std::uint32_t i = 0; count > 0 && i < count + kPhasesBehind; ++i)
         block.loose_phase(shared.barriers, i,
                           [&](Warp& warp) { one_phase(warp, shared, job, op, key, column, i, count); });
       block.phase([](Warp&) {});

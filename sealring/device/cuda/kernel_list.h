@@ -18,7 +18,9 @@ struct KernelEntry {
   Direction direction = Direction::seal;
   CombineKind combine = CombineKind::replace;  ///< open
   std::uint32_t segment_max = 0;               ///< largest segment_bytes it serves
-  std::uint32_t private_step = 0;  ///< open: plaintext waits in private memory, 2 * (segment rounded up to this) a block
+  std::uint32_t private_step = 0;  ///< open: plaintext waits in private memory, `private_depth` times (segment rounded
+                                   ///< up to this) a block
+  std::uint32_t private_depth = 2;
   unsigned threads = 0;
   unsigned blocks = 1;  ///< resident on a multiprocessor
   std::size_t shared_bytes = 0;

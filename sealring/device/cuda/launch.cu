@@ -177,7 +177,7 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
   if (entry->private_step != 0) {
     const std::uint64_t half = (job.layout.segment_bytes + std::uint64_t{entry->private_step} - 1) /
                                entry->private_step * entry->private_step;
-    SR_TRY(reserve_private_tiles(2 * half * columns));
+    SR_TRY(reserve_private_tiles(entry->private_depth * half * columns));
     job.private_tiles = private_tiles_;
   }
   numbers.descriptor = next_descriptor_++ % kDescriptors;
