@@ -47,9 +47,9 @@ def test_codes_are_those_of_the_library():
 
 
 def test_commands_exist():
-    commands = set(re.findall(r"^    (\w+)(?: \| [^)]*)?\) ", read(ROOT / "run"), re.MULTILINE))
+    commands = set(re.findall(r"^    (\w[\w-]*)(?: \| [^)]*)?\) ", read(ROOT / "run"), re.MULTILINE))
     assert {"study", "test", "build", "bundle", "help"} <= commands
-    named = set(re.findall(r"\./run (?:--no-packages )?(\w+)", README + read(ROOT / "CONTRIBUTING.md")))
+    named = set(re.findall(r"\./run (?:--no-packages )?([\w-]+)", README + read(ROOT / "CONTRIBUTING.md")))
     assert named and named <= commands
 
 

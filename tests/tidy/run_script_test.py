@@ -24,7 +24,7 @@ def run(*words, **environment):
 def test_help_names_every_command():
     shown = run("help")
     assert shown.returncode == 0 and shown.stderr == ""
-    commands = re.findall(r"^    (\w+)(?: \| [^)]*)?\) ", read(ROOT / "run"), re.MULTILINE)
+    commands = re.findall(r"^    (\w[\w-]*)(?: \| [^)]*)?\) ", read(ROOT / "run"), re.MULTILINE)
     assert len(commands) >= 5
     for command in commands:
         assert re.search(rf"^  {command} ", shown.stdout, re.MULTILINE), command
