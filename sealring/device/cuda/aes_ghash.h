@@ -146,21 +146,32 @@ SR_HOST_DEVICE inline void sum_warps(Warp& warp, const MatrixPair* finish, const
         for (int m = 0; m < 2; ++m) counts[tile][m][lane] = Counts{};
       }
     });
+    constexpr std::uint32_t kAhead = 4;  // steps whose matrices are on their way at once: they come from far
+    static_assert(kGcmWorkers / 2 % kAhead == 0);
 #pragma unroll 1
-    for (std::uint32_t s = 0; s < steps; ++s) {
-      typename Warp::template Lanes<Chunk> b[kPairs];
-      typename Warp::template Lanes<FragmentA> a[2];
+    for (std::uint32_t from = 0; from < steps; from += kAhead) {
+      typename Warp::template Lanes<Chunk> b[kAhead][kPairs];
       warp.each([&](int lane) {
 #pragma unroll
-        for (int pair = 0; pair < kPairs; ++pair) b[pair][lane] = finish[s][group * kPairs + pair][lane];
-        const RowWords first = row_words(rows[2 * s], lane);
-        const RowWords second = row_words(rows[2 * s + 1], lane);
-        for (int m = 0; m < 2; ++m) a[m][lane] = fragment(first, second, m);
+        for (std::uint32_t s = 0; s < kAhead; ++s) {
+#pragma unroll
+          for (int pair = 0; pair < kPairs; ++pair)
+            b[s][pair][lane] = from + s < steps ? finish[from + s][group * kPairs + pair][lane] : Chunk{};
+        }
       });
 #pragma unroll
-      for (int tile = 0; tile < 2 * kPairs; ++tile) {
+      for (std::uint32_t s = 0; s < kAhead; ++s) {
+        typename Warp::template Lanes<FragmentA> a[2];
+        warp.each([&](int lane) {
+          const RowWords first = row_words(rows[2 * (from + s)], lane);
+          const RowWords second = row_words(rows[2 * (from + s) + 1], lane);
+          for (int m = 0; m < 2; ++m) a[m][lane] = fragment(first, second, m);
+        });
 #pragma unroll
-        for (int m = 0; m < 2; ++m) warp.count_products(counts[tile][m], a[m], b[tile / 2], tile % 2);
+        for (int tile = 0; tile < 2 * kPairs; ++tile) {
+#pragma unroll
+          for (int m = 0; m < 2; ++m) warp.count_products(counts[tile][m], a[m], b[s][tile / 2], tile % 2);
+        }
       }
     }
     warp.each([&](int lane) {
