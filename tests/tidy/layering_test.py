@@ -130,7 +130,7 @@ def test_crypto_never_sees_ranks():
 
 
 def test_host_code_is_free_of_cuda():
-    """All CUDA lives in one folder. Only primitives, which both sides run, may ask which compiler reads them."""
+    """All CUDA lives in one folder; only primitives, which both sides run, may ask for the compiler."""
     sources = [path for path in files(*PRODUCT) if not name(path).startswith("sealring/device/cuda/")]
     assert not [name(path) for path in sources if path.suffix in (".cu", ".cuh")]
     wrong = hits(r"\b__(global|shared|device)__\b|\bcuda[A-Z]\w+\(", sources)
