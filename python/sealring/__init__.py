@@ -3,8 +3,8 @@
     import sealring
     torch.distributed.init_process_group("sealring")
 
-Importing this package loads no native code: that happens when the first group is made. It has been built for one
-version of PyTorch, which is compared before anything is loaded.
+Importing this package loads no native code: that happens when the first group is made. It has been built for
+one version of PyTorch, which is compared before anything is loaded.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["counters", "describe", "predict", "require"]
 def describe(group=None):
     """What protects a group (default: the world), as a dict whose str() is one line.
 
-    backend, group, rank, ranks, global_ranks, suite, algorithm, segment_bytes, identity, key_fingerprint, transport,
-    timeout_s, setup_s, epoch, and the totals of counters().
+    backend, group, rank, ranks, global_ranks, suite, algorithm, segment_bytes, identity, key_fingerprint,
+    transport, timeout_s, setup_s, epoch, and the totals of counters().
     """
     from ._groups import describe as implementation
 
@@ -34,8 +34,8 @@ def describe(group=None):
 def counters(group=None):
     """Totals of a group (default: the world) since it was made, of this rank: a dict of integers.
 
-    ops; seals, opens (crypto operations, one a record); sealed_segments, opened_segments; sealed_bytes, opened_bytes
-    (payload); seal_ns, open_ns, wire_ns; epoch (the highest that any key has entered).
+    ops; seals, opens (crypto operations, one a record); sealed_segments, opened_segments; sealed_bytes,
+    opened_bytes (payload); seal_ns, open_ns, wire_ns; epoch (the highest that any key has entered).
     """
     from ._groups import counters as implementation
 
@@ -45,8 +45,8 @@ def counters(group=None):
 def predict(op, elements, element_bytes, world, rank, algorithm="auto", segment_bytes=256 * 1024, root=0):
     """What an operation costs a rank by its schedule: seals, opens, bytes, segments (nothing is run).
 
-    `elements` is of the tensor (all_reduce, broadcast, reduce), of the output (reduce_scatter, scatter), of the input
-    (all_gather, gather), or of one piece (all_to_all).
+    `elements` is of the tensor (all_reduce, broadcast, reduce), of the output (reduce_scatter, scatter), of
+    the input (all_gather, gather), or of one piece (all_to_all).
     """
     from ._load import library
 
@@ -54,11 +54,12 @@ def predict(op, elements, element_bytes, world, rank, algorithm="auto", segment_
 
 
 def require():
-    """From now on this process makes no other process group: the attempt raises and names the line that made it.
+    """From now on this process makes no other process group: the attempt raises and names its line.
 
-    The same as SEALRING_REQUIRE=1. It covers torch.distributed's Python interface (init_process_group, new_group,
-    device meshes, the ProcessGroup classes, TORCH_DISTRIBUTED_DEBUG=DETAIL's helper group), not torch.distributed.rpc
-    and not groups that other native code makes. Raises if such a group is already there.
+    The same as SEALRING_REQUIRE=1. It covers torch.distributed's Python interface (init_process_group,
+    new_group, device meshes, the ProcessGroup classes, TORCH_DISTRIBUTED_DEBUG=DETAIL's helper group), not
+    torch.distributed.rpc and not groups that other native code makes. Raises if such a group is already
+    there.
     """
     from ._require import require as implementation
 

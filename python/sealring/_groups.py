@@ -19,7 +19,9 @@ def backend_of(group):
 
     if group is None:
         if not dist.is_initialized():
-            raise error(101, "describe", "there is no process group", 'call init_process_group("sealring") first')
+            raise error(
+                101, "describe", "there is no process group", 'call init_process_group("sealring") first'
+            )
         group = dist.group.WORLD
     if group == dist.GroupMember.NON_GROUP_MEMBER:
         raise error(101, "describe", "this rank is not in the group", "ask a member")

@@ -39,7 +39,7 @@ def _module_file() -> str | None:
 
 
 def _file_problem(path: str) -> str | None:
-    """What is wrong with an ELF file that the loader would crash on: it maps a cut file and dies of SIGBUS."""
+    """What is wrong with a file that the loader would crash on: it maps a cut one and dies of SIGBUS."""
     with open(path, "rb") as file:
         header = file.read(64)
         size = os.fstat(file.fileno()).st_size

@@ -23,7 +23,7 @@ _mapping = False
 
 
 def require(map_backends: bool = False) -> None:
-    """Idempotent. With `map_backends` (sealring.run) a group of another backend becomes sealring's instead."""
+    """Idempotent. With `map_backends` (sealring.run) another backend's group becomes sealring's instead."""
     global _active, _mapping
     import torch.distributed as dist
     import torch.distributed.distributed_c10d as c10d
@@ -38,7 +38,9 @@ def require(map_backends: bool = False) -> None:
     os.environ["SEALRING_REQUIRE"] = "1"  # for processes that this one starts
     for group, (backend, _) in c10d._world.pg_map.items():
         if _others(c10d.BackendConfig(backend)):
-            raise _refusal(f"process group '{c10d._world.pg_names[group]}' of backend '{backend}' is already there")
+            raise _refusal(
+                f"process group '{c10d._world.pg_names[group]}' of backend '{backend}' is already there"
+            )
     c10d._new_process_group_helper = _guarded(c10d._new_process_group_helper, c10d, dist)
     native = sys.modules["torch._C._distributed_c10d"]
     for name in _OTHER_GROUPS:
@@ -69,7 +71,7 @@ def _refusal(what: str) -> RuntimeError:
         115,
         "require",
         f"{what} (at {_call_site()}), and sealring is required in this process",
-        f'use backend "{NAME}" there, or run the script with `python -m sealring.run`, which does it for you; '
+        f'use backend "{NAME}" there, or run the script with `python -m sealring.run`, which does it; '
         "without SEALRING_REQUIRE=1 and sealring.require() it would pass",
     )
 

@@ -39,8 +39,8 @@ def warn_of_debug() -> None:
     if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() != "DETAIL":
         return
     message = (
-        "sealring: TORCH_DISTRIBUTED_DEBUG=DETAIL makes PyTorch add a helper group of Gloo, which sends tensor shapes "
-        "and operation names in clear; unset it, or set SEALRING_REQUIRE=1 to have it refused"
+        "sealring: TORCH_DISTRIBUTED_DEBUG=DETAIL makes PyTorch add a helper group of Gloo, which sends "
+        "shapes and operation names in clear; unset it, or set SEALRING_REQUIRE=1 to have it refused"
     )
     warnings.warn(message, stacklevel=2)
 
@@ -74,5 +74,5 @@ def refuse_mixed(backends: dict[str, str]) -> None:
         114,
         "init_process_group",
         f"'{text}' would send what goes through {', '.join(others)} in clear",
-        'use "sealring" alone, which serves every device (SEALRING_ALLOW_MIXED=1 lets it pass with a warning)',
+        'use "sealring" alone, which serves every device (SEALRING_ALLOW_MIXED=1 passes it with a warning)',
     )

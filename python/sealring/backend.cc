@@ -1,5 +1,6 @@
-// c10d::Backend on Communicator: PyTorch's process group of sealed collectives. The only file that is compiled against
-// PyTorch. Errors leave it as std::runtime_error with Error::message(), which Python sees as RuntimeError.
+// c10d::Backend on Communicator: PyTorch's process group of sealed collectives. The only file that is
+// compiled against PyTorch. Errors leave it as std::runtime_error with Error::message(), which Python sees as
+// RuntimeError.
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -22,7 +23,8 @@ namespace sealring::torch_backend {
 
 // --- life of a group ---
 
-SealedBackend::SealedBackend(SessionRequest request, std::string group_name, c10::intrusive_ptr<c10d::Store> store)
+SealedBackend::SealedBackend(SessionRequest request, std::string group_name,
+                             c10::intrusive_ptr<c10d::Store> store)
     : Backend(request.rank, request.size), request_(std::move(request)) {
   label_->name = std::move(group_name);
   label_->timeout_ms = request_.timeout.count();
@@ -64,7 +66,8 @@ void SealedBackend::shutdown() {
   const WithoutGil free_gil;
   log_group("group closed");
   if (!owner_) return;
-  const auto span = std::min<std::chrono::milliseconds>(std::chrono::milliseconds(label_->timeout_ms), std::chrono::seconds(30));
+  const auto span = std::min<std::chrono::milliseconds>(std::chrono::milliseconds(label_->timeout_ms),
+                                                        std::chrono::seconds(30));
   const auto closed = SessionRegistry::instance().close(*live_, span);
   if (!closed) log(LogLevel::warning, "session close", {{"problem", closed.error().message()}});
 }
@@ -167,7 +170,8 @@ WorkPtr SealedBackend::endCoalescing() {
   if (children)
     for (const auto& child : *children) {
       call.work->expect_part();
-      child->on_finish([work = call.work](std::exception_ptr problem) { work->part_done(std::move(problem)); });
+      child->on_finish(
+          [work = call.work](std::exception_ptr problem) { work->part_done(std::move(problem)); });
     }
   call.work->issued();
   return call.work;
@@ -178,13 +182,15 @@ namespace {
 void same_elements(std::int64_t wanted, std::int64_t met, const char* what, const char* op) {
   if (wanted == met) return;
   raise(Code::invalid_argument, op,
-        std::string(what) + " has " + std::to_string(met) + " elements where " + std::to_string(wanted) + " are due");
+        std::string(what) + " has " + std::to_string(met) + " elements where " + std::to_string(wanted) +
+            " are due");
 }
 
 void same_dtype(const AtTensor& a, const AtTensor& b, const char* op) {
   if (a.scalar_type() == b.scalar_type()) return;
   raise(Code::invalid_argument, op,
-        std::string("input is ") + c10::toString(a.scalar_type()) + " and output is " + c10::toString(b.scalar_type()));
+        std::string("input is ") + c10::toString(a.scalar_type()) + " and output is " +
+            c10::toString(b.scalar_type()));
 }
 
 void not_empty(std::size_t count, const char* op) {
@@ -234,12 +240,14 @@ WorkPtr SealedBackend::reduce(AtTensors& tensors, const c10d::ReduceOptions& opt
   for (const AtTensor& tensor : tensors) {
     const auto data = reduced(
         root == rank_ ? call.staging.output(tensor, true, kOp) : call.staging.input(tensor, kOp), kOp);
-    call.add([data, reduction, root](Communicator& comm) { return comm.reduce(data, data, reduction, root); });
+    call.add(
+        [data, reduction, root](Communicator& comm) { return comm.reduce(data, data, reduction, root); });
   }
   return launch(std::move(call));
 }
 
-void SealedBackend::add_all_gather(Call& call, const AtTensors& outputs, const AtTensor& input, const char* op) {
+void SealedBackend::add_all_gather(Call& call, const AtTensors& outputs, const AtTensor& input,
+                                   const char* op) {
   same_elements(size_, static_cast<std::int64_t>(outputs.size()), "the list of outputs", op);
   for (const AtTensor& output : outputs) same_dtype(input, output, op);
   same_elements(outputs[static_cast<std::size_t>(rank_)].numel(), input.numel(), "the input", op);
@@ -259,11 +267,14 @@ void SealedBackend::add_all_gather(Call& call, const AtTensors& outputs, const A
       const at::NoGradGuard no_grad;
       place.detach().copy_(mine.view_as(place));
     }
-    call.add([data = moved(place), root](Communicator& comm) { return comm.broadcast(data, static_cast<Rank>(root)); });
+    call.add([data = moved(place), root](Communicator& comm) {
+      return comm.broadcast(data, static_cast<Rank>(root));
+    });
   }
 }
 
-WorkPtr SealedBackend::allgather(std::vector<AtTensors>& outputs, AtTensors& inputs, const c10d::AllgatherOptions&) {
+WorkPtr SealedBackend::allgather(std::vector<AtTensors>& outputs, AtTensors& inputs,
+                                 const c10d::AllgatherOptions&) {
   constexpr const char* kOp = "sealring:all_gather";
   same_elements(1, static_cast<std::int64_t>(inputs.size()), "the list of inputs", kOp);
   same_elements(1, static_cast<std::int64_t>(outputs.size()), "the list of output lists", kOp);
@@ -278,8 +289,8 @@ WorkPtr SealedBackend::allgather_coalesced(std::vector<AtTensors>& outputs, AtTe
   same_elements(size_, static_cast<std::int64_t>(outputs.size()), "the list of output lists", kOp);
   AtTensors all;
   for (const AtTensors& list : outputs) {
-    same_elements(static_cast<std::int64_t>(inputs.size()), static_cast<std::int64_t>(list.size()), "an output list",
-                  kOp);
+    same_elements(static_cast<std::int64_t>(inputs.size()), static_cast<std::int64_t>(list.size()),
+                  "an output list", kOp);
     all.insert(all.end(), list.begin(), list.end());
   }
   Call call(*this, OpType::ALLGATHER_COALESCED, kOp, all);
@@ -319,8 +330,8 @@ WorkPtr SealedBackend::allgather_into_tensor_coalesced(AtTensors& outputs, AtTen
   return launch(std::move(call));
 }
 
-void SealedBackend::add_reduce_scatter_from(Call& call, AtTensor& output, AtTensor& input, const c10d::ReduceOp& redop,
-                                            const char* op) {
+void SealedBackend::add_reduce_scatter_from(Call& call, AtTensor& output, AtTensor& input,
+                                            const c10d::ReduceOp& redop, const char* op) {
   same_dtype(input, output, op);
   same_elements(output.numel() * size_, input.numel(), "the input", op);
   const Reduction reduction = reduction_of(redop, op);
@@ -383,7 +394,8 @@ WorkPtr SealedBackend::reduce_scatter(AtTensors& outputs, std::vector<AtTensors>
   return launch(std::move(call));
 }
 
-WorkPtr SealedBackend::gather(std::vector<AtTensors>& outputs, AtTensors& inputs, const c10d::GatherOptions& opts) {
+WorkPtr SealedBackend::gather(std::vector<AtTensors>& outputs, AtTensors& inputs,
+                              const c10d::GatherOptions& opts) {
   constexpr const char* kOp = "sealring:gather";
   same_elements(1, static_cast<std::int64_t>(inputs.size()), "the list of inputs", kOp);
   const Rank root = rank_in_group(opts.rootRank, kOp);
@@ -409,7 +421,8 @@ WorkPtr SealedBackend::gather(std::vector<AtTensors>& outputs, AtTensors& inputs
   return launch(std::move(call));
 }
 
-WorkPtr SealedBackend::scatter(AtTensors& outputs, std::vector<AtTensors>& inputs, const c10d::ScatterOptions& opts) {
+WorkPtr SealedBackend::scatter(AtTensors& outputs, std::vector<AtTensors>& inputs,
+                               const c10d::ScatterOptions& opts) {
   constexpr const char* kOp = "sealring:scatter";
   same_elements(1, static_cast<std::int64_t>(outputs.size()), "the list of outputs", kOp);
   const Rank root = rank_in_group(opts.rootRank, kOp);
@@ -426,7 +439,9 @@ WorkPtr SealedBackend::scatter(AtTensors& outputs, std::vector<AtTensors>& input
     AtTensor flat = call.staging.flat_input(inputs[0], kOp);
     if (clashes(flat, mine, mine.nbytes() * static_cast<std::size_t>(rank_)))
       flat = call.staging.keep(plain_copy(flat));
-    call.add([in = moved(flat), out = moved(mine), root](Communicator& comm) { return comm.scatter(in, out, root); });
+    call.add([in = moved(flat), out = moved(mine), root](Communicator& comm) {
+      return comm.scatter(in, out, root);
+    });
   } else {
     call.add([out = moved(mine), root](Communicator& comm) {
       return comm.scatter(sealring::Tensor{nullptr, 0, out.dtype}, out, root);
@@ -443,6 +458,5 @@ WorkPtr SealedBackend::barrier(const c10d::BarrierOptions&) {
 
 }  // namespace sealring::torch_backend
 
-#include "python/sealring/torch_pieces.h"
-
 #include "python/sealring/torch_module.h"
+#include "python/sealring/torch_pieces.h"

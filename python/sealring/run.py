@@ -4,8 +4,8 @@
     python -m sealring.run -m module [arguments]
     torchrun --nproc-per-node 2 -m sealring.run script.py [arguments]
 
-Whatever backend the script names ("gloo", "nccl", "cpu:gloo,cuda:nccl") becomes "sealring"; any other way to make a
-process group raises.
+Whatever backend the script names ("gloo", "nccl", "cpu:gloo,cuda:nccl") becomes "sealring"; any other way to
+make a process group raises.
 """
 
 from __future__ import annotations

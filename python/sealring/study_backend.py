@@ -1,8 +1,8 @@
 """The study's second backend, "sealring_study": for measuring what sealing costs, never for training.
 
-Only the study's workers register it. Its ranks have identity 0xF1, which a secured backend refuses, so a study rank and
-a secured rank can never share a session; with suite "plain" nothing is protected. No option or variable gives the
-backend "sealring" these settings.
+Only the study's workers register it. Its ranks have identity 0xF1, which a secured backend refuses, so a
+study rank and a secured rank can never share a session; with suite "plain" nothing is protected. No option or
+variable gives the backend "sealring" these settings.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def register(
     """Registers "sealring_study", or changes its settings for groups made from now on. Announces itself.
 
     job_key_file: the key that the study made for this run. suite: "plain", "chained-gmac" or a secured one.
-    algorithm: "auto", "ring" or "one-hop". emulate: (a_us, b_ns_per_kib, "inline" | "offload"), a cost for each crypto
-    operation of suite "plain".
+    algorithm: "auto", "ring" or "one-hop". emulate: (a_us, b_ns_per_kib, "inline" | "offload"), a cost for
+    each crypto operation of suite "plain".
     """
     global _settings
     import torch.distributed as dist
@@ -62,4 +62,6 @@ def _create(options, _pg_options=None):
 
 
 def _announce(what: str) -> None:
-    print(f"*** sealring_study: MEASUREMENT ONLY, DATA IS NOT PROTECTED *** {what}", file=sys.stderr, flush=True)
+    print(
+        f"*** sealring_study: MEASUREMENT ONLY, DATA IS NOT PROTECTED *** {what}", file=sys.stderr, flush=True
+    )

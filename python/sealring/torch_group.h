@@ -1,4 +1,5 @@
-// SealedBackend: the class that PyTorch sees. Its functions stand in backend.cc, the only file that includes this.
+// SealedBackend: the class that PyTorch sees. Its functions stand in backend.cc, the only file that includes
+// this.
 #pragma once
 
 #include <atomic>
@@ -44,17 +45,21 @@ class SealedBackend : public c10d::Backend {
   }
   WorkPtr broadcast(AtTensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr reduce(AtTensors& tensors, const c10d::ReduceOptions& opts) override;
-  WorkPtr allgather(std::vector<AtTensors>& outputs, AtTensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather(std::vector<AtTensors>& outputs, AtTensors& inputs,
+                    const c10d::AllgatherOptions& opts) override;
   WorkPtr allgather_coalesced(std::vector<AtTensors>& outputs, AtTensors& inputs,
                               const c10d::AllgatherOptions& opts) override;
   WorkPtr _allgather_base(AtTensor& output, AtTensor& input, const c10d::AllgatherOptions& opts) override;
   WorkPtr allgather_into_tensor_coalesced(AtTensors& outputs, AtTensors& inputs,
                                           const c10d::AllgatherOptions& opts) override;
-  WorkPtr gather(std::vector<AtTensors>& outputs, AtTensors& inputs, const c10d::GatherOptions& opts) override;
-  WorkPtr scatter(AtTensors& outputs, std::vector<AtTensors>& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr gather(std::vector<AtTensors>& outputs, AtTensors& inputs,
+                 const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(AtTensors& outputs, std::vector<AtTensors>& inputs,
+                  const c10d::ScatterOptions& opts) override;
   WorkPtr reduce_scatter(AtTensors& outputs, std::vector<AtTensors>& inputs,
                          const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr _reduce_scatter_base(AtTensor& output, AtTensor& input, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(AtTensor& output, AtTensor& input,
+                               const c10d::ReduceScatterOptions& opts) override;
   WorkPtr reduce_scatter_tensor_coalesced(AtTensors& outputs, AtTensors& inputs,
                                           const c10d::ReduceScatterOptions& opts) override;
   WorkPtr alltoall_base(AtTensor& output, AtTensor& input, std::vector<std::int64_t>& output_splits,
@@ -83,7 +88,8 @@ class SealedBackend : public c10d::Backend {
   Rank rank_in_group(std::int64_t rank, const char* op) const;
   void add_all_gather(Call& call, const AtTensors& outputs, const AtTensor& input, const char* op);
   void add_all_gather_into(Call& call, AtTensor& output, AtTensor& input, const char* op);
-  void add_reduce_scatter_from(Call& call, AtTensor& output, AtTensor& input, const c10d::ReduceOp& redop, const char* op);
+  void add_reduce_scatter_from(Call& call, AtTensor& output, AtTensor& input, const c10d::ReduceOp& redop,
+                               const char* op);
   void add_pieces(Call& call, const AtTensors& outputs, const AtTensors& inputs, const char* op);
   void log_group(const char* event) const;
 

@@ -25,7 +25,9 @@ inline py::dict counters_dict(const Counters& c) {
   return out;
 }
 
-inline py::dict SealedBackend::counters() const { return counters_dict(usable("sealring.counters").counters()); }
+inline py::dict SealedBackend::counters() const {
+  return counters_dict(usable("sealring.counters").counters());
+}
 
 inline py::dict SealedBackend::describe() const {
   const Communicator& comm = usable("sealring.describe");
@@ -50,7 +52,8 @@ inline py::dict SealedBackend::describe() const {
   return out;
 }
 
-/// The Python face of StudySettings: (suite, algorithm, segment_bytes, (a_us, b_ns_per_kib, mode), job_key_file).
+/// The Python face of StudySettings: (suite, algorithm, segment_bytes, (a_us, b_ns_per_kib, mode),
+/// job_key_file).
 inline StudySettings study_settings(const std::string& suite, const std::string& algorithm,
                                     std::optional<std::uint32_t> segment_bytes,
                                     const std::optional<std::tuple<double, double, std::string>>& emulate,
@@ -70,17 +73,22 @@ inline StudySettings study_settings(const std::string& suite, const std::string&
   const auto& [a_us, b_ns_per_kib, mode] = *emulate;
   if (out.suite != Suite::plain) raise(Code::invalid_argument, kStage, "only suite plain can emulate a cost");
   if ((mode != "inline" && mode != "offload") || !(a_us >= 0) || !(b_ns_per_kib >= 0))
-    raise(Code::invalid_argument, kStage, "emulate takes (a_us >= 0, b_ns_per_kib >= 0, 'inline' or 'offload')");
+    raise(Code::invalid_argument, kStage,
+          "emulate takes (a_us >= 0, b_ns_per_kib >= 0, 'inline' or 'offload')");
   out.emulation = Emulation{a_us, b_ns_per_kib, mode == "offload"};
   return out;
 }
 
-inline std::chrono::milliseconds effective_timeout(const Environment& env, std::chrono::duration<float> given) {
-  const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(static_cast<double>(given.count()) * 1000));
-  // An argument beats the variable; the variable beats PyTorch's default, which cannot be told from the same argument.
+inline std::chrono::milliseconds effective_timeout(const Environment& env,
+                                                   std::chrono::duration<float> given) {
+  const auto timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(static_cast<double>(given.count()) * 1000));
+  // An argument beats the variable; the variable beats PyTorch's default, which cannot be told from the same
+  // argument.
   if (env.timeout_s && timeout == kBackendDefaultTimeout)
     return std::chrono::milliseconds(static_cast<std::int64_t>(*env.timeout_s * 1000));
-  if (timeout < std::chrono::milliseconds(1)) raise(Code::invalid_argument, "timeout", "the timeout is not positive");
+  if (timeout < std::chrono::milliseconds(1))
+    raise(Code::invalid_argument, "timeout", "the timeout is not positive");
   return timeout;
 }
 
@@ -113,15 +121,18 @@ inline const SealedBackend& sealed(const c10::intrusive_ptr<c10d::Backend>& back
 }
 
 /// What an operation costs a rank, from its schedule: seals, opens, bytes and segments.
-inline py::dict predict(const std::string& op, std::uint64_t elements, std::uint32_t element_bytes, std::uint16_t world,
-                        Rank rank, const std::string& algorithm, std::uint32_t segment_bytes, Rank root) {
+inline py::dict predict(const std::string& op, std::uint64_t elements, std::uint32_t element_bytes,
+                        std::uint16_t world, Rank rank, const std::string& algorithm,
+                        std::uint32_t segment_bytes, Rank root) {
   const auto known_op = parse_op(op);
   if (!known_op) raise(Code::invalid_argument, "predict", "unknown operation '" + op + "'");
   auto chosen = parse_algorithm(algorithm);
-  if (!chosen && algorithm != "auto") raise(Code::invalid_argument, "predict", "unknown algorithm '" + algorithm + "'");
+  if (!chosen && algorithm != "auto")
+    raise(Code::invalid_argument, "predict", "unknown algorithm '" + algorithm + "'");
   if (!chosen || !algorithm_supported(*known_op, *chosen))
     chosen = default_algorithm(*known_op, world, elements * element_bytes);
-  if (rank >= world || segment_bytes == 0) raise(Code::invalid_argument, "predict", "rank >= world, or no segment size");
+  if (rank >= world || segment_bytes == 0)
+    raise(Code::invalid_argument, "predict", "rank >= world, or no segment size");
   ScheduleRequest request;
   request.op = *known_op;
   request.algorithm = *chosen;
@@ -146,26 +157,28 @@ inline py::dict predict(const std::string& op, std::uint64_t elements, std::uint
 PYBIND11_MODULE(_C, module) {
   namespace here = sealring::torch_backend;
   namespace py = pybind11;
-  module.def(
-      "create",
-      [](c10d::DistributedBackendOptions& options) { return here::create(options, "sealring", std::nullopt); });
-  module.def("create_study",
-             [](c10d::DistributedBackendOptions& options, const std::string& suite, const std::string& algorithm,
-                std::optional<std::uint32_t> segment_bytes,
-                const std::optional<std::tuple<double, double, std::string>>& emulate, const std::string& key_file) {
-               return here::create(options, "sealring_study",
-                                   here::study_settings(suite, algorithm, segment_bytes, emulate, key_file));
-             });
+  module.def("create", [](c10d::DistributedBackendOptions& options) {
+    return here::create(options, "sealring", std::nullopt);
+  });
+  module.def("create_study", [](c10d::DistributedBackendOptions& options, const std::string& suite,
+                                const std::string& algorithm, std::optional<std::uint32_t> segment_bytes,
+                                const std::optional<std::tuple<double, double, std::string>>& emulate,
+                                const std::string& key_file) {
+    return here::create(options, "sealring_study",
+                        here::study_settings(suite, algorithm, segment_bytes, emulate, key_file));
+  });
   module.def("check_study", [](const std::string& suite, const std::string& algorithm,
                                std::optional<std::uint32_t> segment_bytes,
                                const std::optional<std::tuple<double, double, std::string>>& emulate) {
     (void)here::study_settings(suite, algorithm, segment_bytes, emulate, "");
   });
-  module.def("describe", [](const c10::intrusive_ptr<c10d::Backend>& b) { return here::sealed(b).describe(); });
-  module.def("counters", [](const c10::intrusive_ptr<c10d::Backend>& b) { return here::sealed(b).counters(); });
+  module.def("describe",
+             [](const c10::intrusive_ptr<c10d::Backend>& b) { return here::sealed(b).describe(); });
+  module.def("counters",
+             [](const c10::intrusive_ptr<c10d::Backend>& b) { return here::sealed(b).counters(); });
   module.def("predict", &here::predict, py::arg("op"), py::arg("elements"), py::arg("element_bytes"),
-             py::arg("world"), py::arg("rank"), py::arg("algorithm") = "auto", py::arg("segment_bytes") = 256 * 1024,
-             py::arg("root") = 0);
+             py::arg("world"), py::arg("rank"), py::arg("algorithm") = "auto",
+             py::arg("segment_bytes") = 256 * 1024, py::arg("root") = 0);
   module.def("format_error", [](const std::string& code, const std::string& stage, const std::string& what,
                                 const std::string& next) {
     const auto* info = sealring::find_code(code);

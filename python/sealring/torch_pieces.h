@@ -1,4 +1,5 @@
-// The functions of SealedBackend that send to single peers: send, recv and all_to_all. Included once, by backend.cc.
+// The functions of SealedBackend that send to single peers: send, recv and all_to_all. Included once, by
+// backend.cc.
 #pragma once
 
 #include <string>
@@ -9,15 +10,18 @@
 
 namespace sealring::torch_backend {
 
-inline constexpr std::uint32_t kPiecesTag = 0xFFFF'FFFF;  ///< of all_to_all's pieces: no user's tag reaches it
+inline constexpr std::uint32_t kPiecesTag =
+    0xFFFF'FFFF;  ///< of all_to_all's pieces: no user's tag reaches it
 
 inline std::uint32_t tag_of(int tag, const char* op) {
-  if (tag < 0) raise(Code::invalid_argument, op, "tags are not negative, and this one is " + std::to_string(tag));
+  if (tag < 0)
+    raise(Code::invalid_argument, op, "tags are not negative, and this one is " + std::to_string(tag));
   return static_cast<std::uint32_t>(tag);
 }
 
 /// One piece to and from each rank, of any sizes: sends and receives run beside each other.
-inline void SealedBackend::add_pieces(Call& call, const AtTensors& outputs, const AtTensors& inputs, const char* op) {
+inline void SealedBackend::add_pieces(Call& call, const AtTensors& outputs, const AtTensors& inputs,
+                                      const char* op) {
   const auto me = static_cast<std::size_t>(rank_);
   same_elements(inputs[me].numel(), outputs[me].numel(), "my own piece", op);
   AtTensors from, to;
@@ -36,24 +40,29 @@ inline void SealedBackend::add_pieces(Call& call, const AtTensors& outputs, cons
   for (int distance = 1; distance < size_; ++distance) {
     const auto next = static_cast<Rank>((rank_ + distance) % size_);
     const auto previous = static_cast<Rank>((rank_ + size_ - distance) % size_);
-    call.add([data = moved(from[next]), next](Communicator& comm) { return comm.send(data, next, kPiecesTag); });
+    call.add(
+        [data = moved(from[next]), next](Communicator& comm) { return comm.send(data, next, kPiecesTag); });
     call.add([data = moved(to[previous]), previous](Communicator& comm) {
       return comm.recv(data, previous, kPiecesTag);
     });
   }
 }
 
-inline WorkPtr SealedBackend::alltoall_base(AtTensor& output, AtTensor& input, std::vector<std::int64_t>& output_splits,
-                                     std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions&) {
+inline WorkPtr SealedBackend::alltoall_base(AtTensor& output, AtTensor& input,
+                                            std::vector<std::int64_t>& output_splits,
+                                            std::vector<std::int64_t>& input_splits,
+                                            const c10d::AllToAllOptions&) {
   constexpr const char* kOp = "sealring:all_to_all";
   same_dtype(input, output, kOp);
   Call call(*this, OpType::ALLTOALL_BASE, kOp, {output});
   const AtTensor in = call.staging.input(input, kOp);
   const AtTensor out = call.staging.output(output, false, kOp);
-  // Splits may be equal on one rank and not on another: whether they were given decides, which all ranks know alike.
+  // Splits may be equal on one rank and not on another: whether they were given decides, which all ranks know
+  // alike.
   if (output_splits.empty() && input_splits.empty()) {
     same_elements(in.numel(), out.numel(), "the output", kOp);
-    same_elements(in.numel() / size_ * size_, in.numel(), "the input (it must divide by the number of ranks)", kOp);
+    same_elements(in.numel() / size_ * size_, in.numel(), "the input (it must divide by the number of ranks)",
+                  kOp);
     const auto from = moved(clashes(out, in, out.nbytes() + 1) ? call.staging.keep(plain_copy(in)) : in);
     call.add([from, to = moved(out)](Communicator& comm) { return comm.all_to_all(from, to); });
     return launch(std::move(call));
@@ -70,8 +79,8 @@ inline WorkPtr SealedBackend::alltoall_base(AtTensor& output, AtTensor& input, s
     same_elements(rows, total, what, kOp);
     return whole.split_with_sizes(splits, 0);
   };
-  add_pieces(call, cut(out, output_splits, "the list of output splits"), cut(in, input_splits, "the list of input splits"),
-             kOp);
+  add_pieces(call, cut(out, output_splits, "the list of output splits"),
+             cut(in, input_splits, "the list of input splits"), kOp);
   return launch(std::move(call));
 }
 

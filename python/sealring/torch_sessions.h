@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -52,10 +54,10 @@ class ParentOnly {
 
 struct LiveSession {
   ParentOnly<Session> session;
-  std::string backend_name;                ///< "sealring" and "sealring_study" never share a session
-  std::vector<std::int64_t> torch_ranks;   ///< torch's global rank of each session rank
-  std::string fingerprint;                 ///< of the job key
-  bool closed = false;                     ///< guarded by the registry
+  std::string backend_name;               ///< "sealring" and "sealring_study" never share a session
+  std::vector<std::int64_t> torch_ranks;  ///< torch's global rank of each session rank
+  std::string fingerprint;                ///< of the job key
+  bool closed = false;                    ///< guarded by the registry
   const pid_t pid = getpid();
 };
 
@@ -65,8 +67,9 @@ inline unsigned spare_cores() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
   const char* local = std::getenv("LOCAL_WORLD_SIZE");
-  const int ranks = local == nullptr ? 1 : std::max(1, std::atoi(local));
-  return static_cast<unsigned>(std::clamp(CPU_COUNT(&set) / ranks - 1, 0, 4));
+  int ranks = 1;
+  if (local != nullptr) (void)std::from_chars(local, local + std::strlen(local), ranks);
+  return static_cast<unsigned>(std::clamp(CPU_COUNT(&set) / std::max(1, ranks) - 1, 0, 4));
 }
 
 struct SessionRequest {
@@ -85,9 +88,9 @@ class SessionRegistry {
     static auto* registry = new SessionRegistry;
     return *registry;
   }
-  /// The oldest open session of this backend that has all of `torch_ranks`; all its members find the same one, because
-  /// they made their sessions in the same order.
-  /// Errors: FORKED where only the parent process has it; a forked child may make a world of its own.
+  /// The oldest open session of this backend that has all of `torch_ranks`; all its members find the same
+  /// one, because they made their sessions in the same order. Errors: FORKED where only the parent process
+  /// has it; a forked child may make a world of its own.
   Result<std::shared_ptr<LiveSession>> holding(const SessionRequest& request) {
     const std::lock_guard lock(mutex_);
     for (const auto& weak : sessions_) {
@@ -99,8 +102,9 @@ class SessionRegistry {
       if (!std::all_of(request.torch_ranks.begin(), request.torch_ranks.end(), has)) continue;
       if (live->pid == getpid()) return live;
       if (!request.is_world)
-        return fail(Code::forked, "new_group", "this process was forked from the one that made the session",
-                    "make groups in the parent, or destroy_process_group() and init_process_group() here first");
+        return fail(
+            Code::forked, "new_group", "this process was forked from the one that made the session",
+            "make groups in the parent, or destroy_process_group() and init_process_group() here first");
     }
     return nullptr;
   }
@@ -148,8 +152,8 @@ inline Result<Identity> make_identity(const Environment& env, const std::optiona
   return study ? make_study_identity(key) : make_job_key_identity(key);
 }
 
-inline Result<CommConfig> make_config(const Environment& env, const std::optional<StudySettings>& study, int rank,
-                                      int size, std::chrono::milliseconds timeout) {
+inline Result<CommConfig> make_config(const Environment& env, const std::optional<StudySettings>& study,
+                                      int rank, int size, std::chrono::milliseconds timeout) {
   CommConfig config;
   if (size < 1 || size > static_cast<int>(kRanksMax))
     return fail(Code::unsupported, "config", std::to_string(size) + " ranks are not supported",
@@ -202,7 +206,8 @@ inline Result<std::shared_ptr<Communicator>> split_session(LiveSession& live, co
     return fail(Code::unsupported, "new_group", "the group's ranks are not in ascending order",
                 "pass sorted ranks (new_group's default)");
   const auto shared = make_torch_store(std::move(store), "PyTorch's store");
-  // A world that is destroyed and made again uses the same names in the same store: earlier entries must not be met.
+  // A world that is destroyed and made again uses the same names in the same store: earlier entries must not
+  // be met.
   SR_TRY(const std::int64_t arrived, shared->add("sealring/split/arrivals", 1));
   const auto turn = (arrived - 1) / static_cast<std::int64_t>(members.size());
   return live.session->split(members, *shared, "sealring/split/" + std::to_string(turn));

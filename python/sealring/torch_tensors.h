@@ -19,17 +19,28 @@ namespace sealring::torch_backend {
 
 inline std::optional<DType> native_dtype(at::ScalarType type) {
   switch (type) {
-    case at::kFloat: return DType::f32;
-    case at::kDouble: return DType::f64;
-    case at::kHalf: return DType::f16;
-    case at::kBFloat16: return DType::bf16;
-    case at::kChar: return DType::i8;
-    case at::kShort: return DType::i16;
-    case at::kInt: return DType::i32;
-    case at::kLong: return DType::i64;
-    case at::kByte: return DType::u8;
-    case at::kBool: return DType::boolean;
-    default: return std::nullopt;
+    case at::kFloat:
+      return DType::f32;
+    case at::kDouble:
+      return DType::f64;
+    case at::kHalf:
+      return DType::f16;
+    case at::kBFloat16:
+      return DType::bf16;
+    case at::kChar:
+      return DType::i8;
+    case at::kShort:
+      return DType::i16;
+    case at::kInt:
+      return DType::i32;
+    case at::kLong:
+      return DType::i64;
+    case at::kByte:
+      return DType::u8;
+    case at::kBool:
+      return DType::boolean;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -67,7 +78,8 @@ inline Tensor moved(const at::Tensor& tensor) {
 /// As it is added up. Raises UNSUPPORTED for a dtype that has no reduction here.
 inline Tensor reduced(const at::Tensor& tensor, const char* op) {
   if (!native_dtype(tensor.scalar_type()))
-    raise(Code::unsupported, op, std::string("a reduction of ") + c10::toString(tensor.scalar_type()) + " is not supported",
+    raise(Code::unsupported, op,
+          std::string("a reduction of ") + c10::toString(tensor.scalar_type()) + " is not supported",
           "reduce in float32 or bfloat16 and cast afterwards (complex: torch.view_as_real); "
           "all_gather, broadcast and send work with this dtype");
   return moved(tensor);
@@ -75,12 +87,18 @@ inline Tensor reduced(const at::Tensor& tensor, const char* op) {
 
 inline Reduction reduction_of(const c10d::ReduceOp& op, const char* where) {
   switch (op.op_) {
-    case c10d::ReduceOp::SUM: return {RedOp::sum, 1.0};
-    case c10d::ReduceOp::AVG: return {RedOp::avg, 1.0};
-    case c10d::ReduceOp::PRODUCT: return {RedOp::product, 1.0};
-    case c10d::ReduceOp::MIN: return {RedOp::min, 1.0};
-    case c10d::ReduceOp::MAX: return {RedOp::max, 1.0};
-    case c10d::ReduceOp::PREMUL_SUM: return {RedOp::premul_sum, premul_factor(op)};
+    case c10d::ReduceOp::SUM:
+      return {RedOp::sum, 1.0};
+    case c10d::ReduceOp::AVG:
+      return {RedOp::avg, 1.0};
+    case c10d::ReduceOp::PRODUCT:
+      return {RedOp::product, 1.0};
+    case c10d::ReduceOp::MIN:
+      return {RedOp::min, 1.0};
+    case c10d::ReduceOp::MAX:
+      return {RedOp::max, 1.0};
+    case c10d::ReduceOp::PREMUL_SUM:
+      return {RedOp::premul_sum, premul_factor(op)};
     default:
       raise(Code::unsupported, where, "bitwise reductions (BAND, BOR, BXOR) are not supported",
             "use MIN, MAX or SUM, or all_gather and combine locally");
@@ -102,8 +120,9 @@ class Staging {
       raise(Code::invalid_argument, op, "the output tensor has several elements in one place of memory",
             "pass a tensor with memory of its own, e.g. tensor.contiguous()");
     if (is_plain_memory(tensor)) return keep(tensor);
-    const at::Tensor stand_in =
-        holds_input ? plain_copy(tensor) : at::empty(tensor.sizes(), tensor.options().memory_format(c10::nullopt));
+    const at::Tensor stand_in = holds_input
+                                    ? plain_copy(tensor)
+                                    : at::empty(tensor.sizes(), tensor.options().memory_format(c10::nullopt));
     write_back(tensor, stand_in);
     return keep(stand_in);
   }
@@ -113,7 +132,8 @@ class Staging {
     if (const auto whole = side_by_side(tensors)) return keep(*whole);
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> rows;
-    for (const at::Tensor& tensor : tensors) rows.push_back(tensor.resolve_conj().resolve_neg().reshape({-1}));
+    for (const at::Tensor& tensor : tensors)
+      rows.push_back(tensor.resolve_conj().resolve_neg().reshape({-1}));
     return keep(at::cat(rows));
   }
   at::Tensor flat_output(const std::vector<at::Tensor>& tensors, const char* op) {
@@ -121,10 +141,12 @@ class Staging {
     if (const auto whole = side_by_side(tensors)) return keep(*whole);
     const at::NoGradGuard no_grad;
     const std::int64_t each = tensors[0].numel();
-    const at::Tensor flat = at::empty({each * static_cast<std::int64_t>(tensors.size())}, tensors[0].options());
+    const at::Tensor flat =
+        at::empty({each * static_cast<std::int64_t>(tensors.size())}, tensors[0].options());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       output_fits(tensors[i], op);
-      write_back(tensors[i], flat.narrow(0, static_cast<std::int64_t>(i) * each, each).view(tensors[i].sizes()));
+      write_back(tensors[i],
+                 flat.narrow(0, static_cast<std::int64_t>(i) * each, each).view(tensors[i].sizes()));
     }
     return keep(flat);
   }
@@ -168,7 +190,8 @@ class Staging {
 inline bool clashes(const at::Tensor& outer, const at::Tensor& inner, std::size_t offset_bytes) {
   const auto* outer_begin = static_cast<const char*>(outer.data_ptr());
   const auto* inner_begin = static_cast<const char*>(inner.data_ptr());
-  const bool apart = outer_begin + outer.nbytes() <= inner_begin || inner_begin + inner.nbytes() <= outer_begin;
+  const bool apart =
+      outer_begin + outer.nbytes() <= inner_begin || inner_begin + inner.nbytes() <= outer_begin;
   return !apart && inner_begin != outer_begin + offset_bytes;
 }
 

@@ -29,8 +29,8 @@ class WithoutGil {
   std::optional<py::gil_scoped_release> release_;
 };
 
-/// Runs what may block: callbacks of Futures are users' code, take the GIL, and may wait for a further operation. So it
-/// never runs in the communicator's thread, and a new thread is made when all are busy.
+/// Runs what may block: callbacks of Futures are users' code, take the GIL, and may wait for a further
+/// operation. So it never runs in the communicator's thread, and a new thread is made when all are busy.
 class CompletionThreads {
  public:
   /// Never destroyed: its threads may outlive static destructors.
@@ -80,7 +80,8 @@ struct GroupLabel {
     // A forked child has a copy of keys and counters: using them would repeat nonces.
     if (getpid() != pid)
       raise(Code::forked, op, "this process was forked from the one that made the group '" + name + "'",
-            "call collectives in the parent only, or start workers with the spawn method and a group of their own");
+            "call collectives in the parent only, or start workers with the spawn method and a group of "
+            "their own");
   }
 };
 
@@ -124,8 +125,8 @@ class SealedWork : public c10d::Work {
     } else if (!cv_.wait_for(lock, timeout, [this] { return completed_; })) {
       lock.unlock();
       raise(Code::timeout, "torch.wait",
-            "an operation of group '" + group_->name + "' is not done after the " + std::to_string(timeout.count()) +
-                " ms that wait() was given");
+            "an operation of group '" + group_->name + "' is not done after the " +
+                std::to_string(timeout.count()) + " ms that wait() was given");
     }
     if (exception_) std::rethrow_exception(exception_);
     return true;
@@ -136,8 +137,9 @@ class SealedWork : public c10d::Work {
   std::uint64_t getSequencenumber() const override { return seq_; }
   void abort() override {}  // ended with its session alone
 
-  /// With SEALRING_BLOCKING_WAIT=1 it is complete when it is handed out. Callbacks that call collectives themselves
-  /// (PowerSGD) need that: then they run in the thread that adds them, and so in the same order on every rank.
+  /// With SEALRING_BLOCKING_WAIT=1 it is complete when it is handed out. Callbacks that call collectives
+  /// themselves (PowerSGD) need that: then they run in the thread that adds them, and so in the same order on
+  /// every rank.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     if (group_->blocking_wait) {
       const WithoutGil free_gil;

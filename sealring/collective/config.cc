@@ -20,9 +20,9 @@ constexpr std::string_view kStage = "environment";
 
 /// Every variable that this project reads. SEALRING_TORCH_INDEX belongs to the installer and is ignored here.
 constexpr std::array<std::string_view, 13> kVariables = {
-    "SEALRING_ALLOW_MIXED", "SEALRING_BLOCKING_WAIT", "SEALRING_HARDEN",     "SEALRING_JOB_KEY_FILE",
-    "SEALRING_LOG",         "SEALRING_ON_ERROR",      "SEALRING_PATH",       "SEALRING_PORT_RANGE",
-    "SEALRING_REQUIRE",     "SEALRING_SOCKET_IFNAME", "SEALRING_SUITE",      "SEALRING_TIMEOUT_S",
+    "SEALRING_ALLOW_MIXED", "SEALRING_BLOCKING_WAIT", "SEALRING_HARDEN", "SEALRING_JOB_KEY_FILE",
+    "SEALRING_LOG",         "SEALRING_ON_ERROR",      "SEALRING_PATH",   "SEALRING_PORT_RANGE",
+    "SEALRING_REQUIRE",     "SEALRING_SOCKET_IFNAME", "SEALRING_SUITE",  "SEALRING_TIMEOUT_S",
     "SEALRING_TORCH_INDEX",
 };
 
@@ -93,7 +93,8 @@ Result<void> parse_ports(std::string_view name, std::string_view value, Environm
   const std::size_t dash = value.find('-');
   out.port_min = port(value.substr(0, dash));
   out.port_max = dash == std::string_view::npos ? out.port_min : port(value.substr(dash + 1));
-  if (out.port_min == 0 || out.port_max == 0 || out.port_min > out.port_max) return bad_value(name, value, kTakes);
+  if (out.port_min == 0 || out.port_max == 0 || out.port_min > out.port_max)
+    return bad_value(name, value, kTakes);
   out.port_range = value;
   return {};
 }

@@ -18,9 +18,10 @@ Code code_of(const Variables& variables) {
 }
 
 TEST(CommConfigTest, CanonicalTextOfTheDefaults) {
-  EXPECT_EQ(CommConfig{}.canonical(),
-            "segment_bytes=262144\nalgorithm=auto\nsender_keys=on\nlanes=1\nbytes_rotate=274877906944\n"
-            "segments_rotate=2147483648\nops_rotate=16777216\nbytes_max=1099511627776\nsegments_max=4294967295\n");
+  EXPECT_EQ(
+      CommConfig{}.canonical(),
+      "segment_bytes=262144\nalgorithm=auto\nsender_keys=on\nlanes=1\nbytes_rotate=274877906944\n"
+      "segments_rotate=2147483648\nops_rotate=16777216\nbytes_max=1099511627776\nsegments_max=4294967295\n");
 }
 
 TEST(CommConfigTest, EachAgreedSettingChangesTheText) {

@@ -1,6 +1,8 @@
-"""Claim: every collective gives exactly the right values, for every dtype, shape and alignment that PyTorch passes.
+"""Claim: every collective gives exactly the right values, for every dtype, shape and alignment that PyTorch
+passes.
 
-How: inputs are small integers that each rank can regenerate for the others, so results are compared bit for bit.
+How: inputs are small integers that each rank can regenerate for the others, so results are compared bit for
+bit.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ import sealring
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
-AS_BYTES = [torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64, torch.complex128, torch.uint16, torch.uint32]
+AS_BYTES = [
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.complex64,
+    torch.complex128,
+    torch.uint16,
+    torch.uint32,
+]
 SIZES = [0, 1, 3, 17, 1000]
 
 
@@ -198,7 +207,9 @@ def strided_body(rank, world):  # U05
     dist.gather(column, [g[:, 1] for g in gathered] if rank == 0 else None, dst=0)
     for r, g in enumerate(gathered or []):
         same(g, torch.tensor([[-1.0, r * 1.0], [-1.0, r * 2.0]]))
-    scattered = [torch.tensor([[r * 3.0, -1.0], [r * 4.0, -1.0]])[:, 0] for r in range(world)] if rank == 0 else None
+    scattered = (
+        [torch.tensor([[r * 3.0, -1.0], [r * 4.0, -1.0]])[:, 0] for r in range(world)] if rank == 0 else None
+    )
     dist.scatter(column, scattered, src=0)
     same(base, torch.tensor([[rank * 3.0, -1.0], [rank * 4.0, -1.0]]))
     square = torch.arange(16.0).view(4, 4)
@@ -230,7 +241,7 @@ def unaligned_body(rank, world):  # U07
             x = big[1:-1]
             dist.all_reduce(x)
             same(x.clone(), torch.stack(inputs).to(torch.float64).sum(0).to(dtype))
-            same(big[0::count + 1].clone(), values_of(rank, count + 2, dtype)[0::count + 1])
+            same(big[0 :: count + 1].clone(), values_of(rank, count + 2, dtype)[0 :: count + 1])
             x.copy_(inputs[rank])
             whole = torch.empty(world * count + 1, dtype=dtype)[1:]
             dist.all_gather_into_tensor(whole, x)
@@ -316,7 +327,8 @@ def test_all_ranks_get_the_same_bits_and_every_run_too(ranks, world):
 
 
 def in_place_body(rank, world):
-    """What FSDP2 does: the input is a slice of the output, several tensors are coalesced, dtypes go as bytes."""
+    """What FSDP2 does: the input is a slice of the output, several tensors are coalesced, dtypes go as
+    bytes."""
     init()
     whole = torch.full((world * 5,), -1.0)
     piece = whole.narrow(0, rank * 5, 5)
@@ -352,7 +364,9 @@ def in_place_body(rank, world):
         dist.all_reduce(tensors[0])
         dist.broadcast(tensors[1], 0)
     manager.wait()
-    mixed = torch.cat([torch.ones(3).view(torch.uint8), torch.ones(2, dtype=torch.bfloat16).view(torch.uint8)])
+    mixed = torch.cat(
+        [torch.ones(3).view(torch.uint8), torch.ones(2, dtype=torch.bfloat16).view(torch.uint8)]
+    )
     both = torch.empty(world * mixed.numel(), dtype=torch.uint8)
     dist.all_gather_into_tensor(both, mixed)
     same(both, mixed.repeat(world))

@@ -1,4 +1,5 @@
-"""Ranks as real processes: a fork server that has imported torch once, so that a test costs milliseconds a rank."""
+"""Ranks as real processes: a fork server that has imported torch once, so that a test costs milliseconds a
+rank."""
 
 from __future__ import annotations
 
@@ -20,12 +21,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 SLOW = float(os.environ.get("SR_TEST_SLOW", "1"))  # multiplies every bound on time
 _context = multiprocessing.get_context("forkserver")
 # DDP imports torch._dynamo when it is made, which takes longer than all the rest.
-_context.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo", "numpy", "pytest", "sealring"])
+_context.set_forkserver_preload(
+    ["torch", "torch.distributed", "torch._dynamo", "numpy", "pytest", "sealring"]
+)
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a rank: its function's value, or the text of its exception, or neither if it was killed."""
+    """What became of a rank: its function's value, or the text of its exception, or neither if it was
+    killed."""
 
     value: object = None
     error: str | None = None
@@ -34,7 +38,9 @@ class Outcome:
     seconds: float = 0.0
 
     def ok(self):
-        assert self.error is None and self.exit_code == 0, f"{self.error}\nexit {self.exit_code}\n{self.log[-4000:]}"
+        assert (
+            self.error is None and self.exit_code == 0
+        ), f"{self.error}\nexit {self.exit_code}\n{self.log[-4000:]}"
         return self.value
 
 
@@ -98,7 +104,13 @@ class Ranks:
             "TORCH_DISTRIBUTED_DEBUG": "OFF",
         }
         for rank in range(world):
-            mine = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank), **(env or {}), **((env_of or {}).get(rank, {}))}
+            mine = {
+                **common,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                **(env or {}),
+                **((env_of or {}).get(rank, {})),
+            }
             here, there = _context.Pipe(duplex=False)
             process = _context.Process(
                 target=_child, args=(function, rank, world, arguments, mine, str(self.logs[rank]), there)

@@ -1,7 +1,8 @@
-"""Claim: DDP trains as usual over sealring: same bits as the same schedule run plain, Gloo's loss, every byte sealed.
+"""Claim: DDP trains as usual over sealring: same bits as the same schedule run plain, Gloo's loss, every byte
+sealed.
 
-How: a small network is trained by each backend from one seed; parameters are compared bit for bit, losses with Gloo's
-within rounding, and the sealed bytes with what the schedules of DDP's own buckets predict.
+How: a small network is trained by each backend from one seed; parameters are compared bit for bit, losses
+with Gloo's within rounding, and the sealed bytes with what the schedules of DDP's own buckets predict.
 """
 
 from __future__ import annotations
@@ -104,7 +105,15 @@ def test_suite_of_the_environment_changes_no_bit(ranks):
     digests = set()
     for suite in ("aes-256-gcm", "aes-128-gcm", "chacha20-poly1305"):
         results = ranks.values(
-            2, train_body, "sealring", {"bucket_cap_mb": 0.3}, {}, False, None, 4, env={"SEALRING_SUITE": suite}
+            2,
+            train_body,
+            "sealring",
+            {"bucket_cap_mb": 0.3},
+            {},
+            False,
+            None,
+            4,
+            env={"SEALRING_SUITE": suite},
         )
         digests |= {parameters for parameters, _ in results}
     assert len(digests) == 1
@@ -133,7 +142,8 @@ def test_options_of_ddp(ranks, options):
 
 @pytest.mark.parametrize("hook,blocking", [("fp16", "0"), ("fp16", "1"), ("power", "1")])
 def test_communication_hooks(ranks, hook, blocking):
-    """PowerSGD's callbacks run collectives inside a Future's then(), and need them in one order on all ranks."""
+    """PowerSGD's callbacks run collectives inside a Future's then(), and need them in one order on all
+    ranks."""
     body = (train_body, "sealring", {"bucket_cap_mb": 0.3}, {}, False, hook, 6)
     results = ranks.values(2, *body, env={"SEALRING_BLOCKING_WAIT": blocking})
     assert results[0][0] == results[1][0]
@@ -217,7 +227,9 @@ def no_sync_body(rank, world):
     inputs, targets = batch(rank, 1)
     nn.functional.cross_entropy(model(inputs), targets).backward()
     assert sealring.counters()["ops"] > before
-    return hashlib.sha256(torch.cat([p.grad.flatten() for p in model.parameters()]).numpy().tobytes()).hexdigest()
+    return hashlib.sha256(
+        torch.cat([p.grad.flatten() for p in model.parameters()]).numpy().tobytes()
+    ).hexdigest()
 
 
 def test_no_sync(ranks):
@@ -240,7 +252,9 @@ def fsdp_body(rank, world):
         optimizer.step()
         plain.zero_grad()
         every = [batch(r, step) for r in range(world)]
-        loss = nn.functional.cross_entropy(reference(torch.cat([i for i, _ in every])), torch.cat([t for _, t in every]))
+        loss = nn.functional.cross_entropy(
+            reference(torch.cat([i for i, _ in every])), torch.cat([t for _, t in every])
+        )
         loss.backward()
         plain.step()
     for mine, wanted in zip(model.parameters(), reference.parameters()):

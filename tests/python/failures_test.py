@@ -1,6 +1,8 @@
-"""Claim: bad input and lost peers give a clear error on every rank within the timeout, and never a wrong result.
+"""Claim: bad input and lost peers give a clear error on every rank within the timeout, and never a wrong
+result.
 
-How: wrong keys, environments, sizes and calls; ranks that are killed, stopped or absent; what each survivor raises.
+How: wrong keys, environments, sizes and calls; ranks that are killed, stopped or absent; what each survivor
+raises.
 """
 
 from __future__ import annotations
@@ -87,7 +89,11 @@ def test_unknown_variable(ranks):
 
 
 def test_bad_values(ranks):
-    for name, value in {"SEALRING_SUITE": "none", "SEALRING_TIMEOUT_S": "soon", "SEALRING_LOG": "loud"}.items():
+    for name, value in {
+        "SEALRING_SUITE": "none",
+        "SEALRING_TIMEOUT_S": "soon",
+        "SEALRING_LOG": "loud",
+    }.items():
         (text,) = errors(ranks.run(1, init_body, env={name: value}))
         assert "SR-E103" in text and name in text
 
@@ -163,7 +169,9 @@ def mismatch_body(rank, world, kind):
         elif kind == "root":
             dist.broadcast(tensor, 1 if other else 0)
         elif kind == "gather size":
-            dist.all_gather_into_tensor(torch.empty(world * (8 if other else 4)), torch.ones(8 if other else 4))
+            dist.all_gather_into_tensor(
+                torch.empty(world * (8 if other else 4)), torch.ones(8 if other else 4)
+            )
         elif kind == "tag":
             dist.send(tensor, (rank + 1) % world, tag=1) if rank == 0 else None
             dist.recv(tensor, 0, tag=2) if rank == 1 else None

@@ -1,6 +1,8 @@
-"""Claim: groups come and go as PyTorch's do: subgroups, meshes, timeouts, forks, and many lives in one process.
+"""Claim: groups come and go as PyTorch's do: subgroups, meshes, timeouts, forks, and many lives in one
+process.
 
-How: real ranks make, use and destroy groups; effective timeouts, descriptors and threads are read back and compared.
+How: real ranks make, use and destroy groups; effective timeouts, descriptors and threads are read back and
+compared.
 """
 
 from __future__ import annotations
@@ -110,7 +112,8 @@ def lives_body(rank, world, rounds, init_method):
 
 @pytest.mark.parametrize("method", ["agent", "file", "one store"])
 def test_fifty_lives_in_one_process(ranks, tmp_path, method):
-    """Not env:// alone: there rank 0 ends the store with each life, and PyTorch's own backends lose ranks too."""
+    """Not env:// alone: there rank 0 ends the store with each life, and PyTorch's own backends lose ranks
+    too."""
     environment = {}
     if method == "file":
         method = f"file://{tmp_path}/rendezvous"
@@ -168,7 +171,9 @@ def strings_body(rank, world, text):  # U20
     return str(dist.get_backend_config())
 
 
-@pytest.mark.parametrize("text", ["sealring", "SEALRING", "cpu:sealring", "cuda:sealring", "cpu:sealring,cuda:sealring"])
+@pytest.mark.parametrize(
+    "text", ["sealring", "SEALRING", "cpu:sealring", "cuda:sealring", "cpu:sealring,cuda:sealring"]
+)
 def test_backend_strings(ranks, text):
     ranks.values(2, strings_body, text)
 
@@ -216,7 +221,9 @@ class Numbers(torch.utils.data.Dataset):
 def fork_body(rank, world):  # U28
     dist.init_process_group("sealring")
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(32, 2))
-    loader = torch.utils.data.DataLoader(Numbers(), batch_size=8, num_workers=2, multiprocessing_context="fork")
+    loader = torch.utils.data.DataLoader(
+        Numbers(), batch_size=8, num_workers=2, multiprocessing_context="fork"
+    )
     for _ in range(2):
         for inputs in loader:
             model(inputs).sum().backward()
@@ -248,7 +255,12 @@ def fork_body(rank, world):  # U28
 
 def test_forked_children_are_refused_and_do_no_harm(ranks):
     for answer in ranks.values(2, fork_body, timeout=60):
-        assert "SR-E110" in answer and "FORKED" in answer and "LET THROUGH" not in answer and "let through" not in answer
+        assert (
+            "SR-E110" in answer
+            and "FORKED" in answer
+            and "LET THROUGH" not in answer
+            and "let through" not in answer
+        )
 
 
 def after_destroy_body(rank, world):
@@ -281,7 +293,10 @@ def test_describe_counters_and_the_log_line(ranks):
         d, line, c = outcome.ok()
         assert d["rank"] == rank and d["ranks"] == 3 and d["suite"] == "aes-256-gcm" and d["epoch"] == 0
         assert d["identity"] == "job key, not attested" and d["transport"].startswith("tcp ")
-        assert c["ops"] == 1 and c["sealed_bytes"] == sealring.predict("all_reduce", 1000, 4, 3, rank)["sealed_bytes"]
+        assert (
+            c["ops"] == 1
+            and c["sealed_bytes"] == sealring.predict("all_reduce", 1000, 4, 3, rank)["sealed_bytes"]
+        )
         assert all(text in line for text in ("aes-256-gcm", "job key, not attested", "tcp "))
         assert d["key_fingerprint"] in outcome.log, "every rank logs the fingerprint of its key"
         assert ("group ready" in outcome.log) == (rank == 0)
