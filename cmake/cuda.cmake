@@ -1,8 +1,8 @@
-# The CUDA device: nvcc is called for each source itself, since CMake's own CUDA language knows only the toolkits that
-# are older than it.
+# The CUDA device: nvcc is called for each source itself, since CMake's own CUDA language knows only the
+# toolkits that are older than it.
 find_package(CUDAToolkit 12.3 REQUIRED)
-set(SEALRING_CUDA_ARCHITECTURES 90a CACHE STRING "compute capabilities to build for, e.g. 80;90a;100; one that ends \
-in +ptx is kept as PTX too")
+set(SEALRING_CUDA_ARCHITECTURES 90a CACHE STRING
+    "compute capabilities to build for, e.g. 80;90a;100; one that ends in +ptx is kept as PTX too")
 
 set(cuda_gencode)
 foreach(architecture ${SEALRING_CUDA_ARCHITECTURES})
@@ -28,9 +28,10 @@ foreach(source ${cuda_sources})
   set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.o)
   add_custom_command(
     OUTPUT ${object}
-    COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} -c ${source} -o ${object} -std=c++20 -O3
-            -lineinfo --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wno-unknown-pragmas ${cuda_gencode}
-            -Xptxas=-v -MD -MF ${object}.d ${cuda_includes} "-DSEALRING_CUDA_ARCHITECTURES=\"sm_${cuda_names}\""
+    COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} -c ${source} -o ${object}
+            -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wno-unknown-pragmas ${cuda_gencode}
+            -Xptxas=-v -MD -MF ${object}.d ${cuda_includes}
+            "-DSEALRING_CUDA_ARCHITECTURES=\"sm_${cuda_names}\""
     DEPENDS ${source}
     DEPFILE ${object}.d
     VERBATIM

@@ -1,10 +1,11 @@
-// What the CUDA kernels reach: payload over time by CUDA events, tags, per-segment keys and AAD included, medians.
+// What the CUDA kernels reach: payload over time by CUDA events, tags, per-segment keys and AAD included,
+// medians.
 //
 //   gpu_bench [--out DIR] [--quick] [--suite NAME]     a table on the terminal, DIR/gpu-bench.json
 //
-// A row is one kernel of the list at one segment size. Beside the rate stand two roofs: the device's own copy for the
-// bytes a kernel must move, and the busiest arithmetic pipe for the operations it must do (counted by hand, see
-// docs/kernel-notes.md).
+// A row is one kernel of the list at one segment size. Beside the rate stand two roofs: the device's own copy
+// for the bytes a kernel must move, and the busiest arithmetic pipe for the operations it must do (counted by
+// hand, see docs/kernel-notes.md).
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -38,8 +39,8 @@ struct Row {
   std::string name;
   std::uint64_t payload_bytes = 0;
   double microseconds = 0;
-  double memory_bytes = 0;   ///< that must cross device memory
-  double alu_operations = 0; ///< 0: not counted
+  double memory_bytes = 0;    ///< that must cross device memory
+  double alu_operations = 0;  ///< 0: not counted
 };
 
 struct Options {
@@ -64,7 +65,8 @@ class Bench {
     std::mt19937_64 random(1);
     std::uint64_t x = random();
     for (std::uint64_t& word : noise) word = x = x * 6364136223846793005ull + 1442695040888963407ull;
-    for (std::byte* memory : {tensor_, out_}) must(cudaMemcpy(memory, noise.data(), kLarge, cudaMemcpyHostToDevice), "fill");
+    for (std::byte* memory : {tensor_, out_})
+      must(cudaMemcpy(memory, noise.data(), kLarge, cudaMemcpyHostToDevice), "fill");
   }
 
   // Median microseconds of `work`, each time between two events.
@@ -86,14 +88,14 @@ class Bench {
   }
 
   void copy() {
-    const double time = median([&] {
-      must(cudaMemcpyAsync(out_, tensor_, kLarge, cudaMemcpyDeviceToDevice, stream_), "copy");
-    });
+    const double time = median(
+        [&] { must(cudaMemcpyAsync(out_, tensor_, kLarge, cudaMemcpyDeviceToDevice, stream_), "copy"); });
     copy_rate_ = 2.0 * static_cast<double>(kLarge) / time * 1e-3;
     add(Row{"device copy", kLarge, time, 2.0 * static_cast<double>(kLarge), 0});
   }
 
-  void kernel(const KernelEntry& entry, std::uint64_t bytes, std::uint32_t segment, const Options& options = {}) {
+  void kernel(const KernelEntry& entry, std::uint64_t bytes, std::uint32_t segment,
+              const Options& options = {}) {
     const auto ring = make_ring(entry.suite);
     ring->limit_columns(options.columns);
     const RecordLayout layout = RecordLayout::of(bytes, segment);
@@ -132,9 +134,11 @@ class Bench {
     must(ring->verdict(stream_));
     const bool reads_dst = entry.direction == Direction::open && entry.combine != CombineKind::replace;
     char name[160];
-    std::snprintf(name, sizeof name, "%s %s%s seg %3uK t%u b%u%s%s", std::string(to_string(entry.suite)).c_str(),
-                  entry.direction == Direction::seal ? "seal" : "open+", entry.direction == Direction::seal ? "" : kind_name(entry.combine),
-                  segment / 1024, entry.threads, entry.blocks, entry.private_step != 0 ? " private" : "", options.note.c_str());
+    std::snprintf(
+        name, sizeof name, "%s %s%s seg %3uK t%u b%u%s%s", std::string(to_string(entry.suite)).c_str(),
+        entry.direction == Direction::seal ? "seal" : "open+",
+        entry.direction == Direction::seal ? "" : kind_name(entry.combine), segment / 1024, entry.threads,
+        entry.blocks, entry.private_step != 0 ? " private" : "", options.note.c_str());
     add(Row{name, bytes, time, static_cast<double>(bytes) * (reads_dst ? 3.0 : 2.0),
             entry.suite == Suite::chacha20_poly1305 ? static_cast<double>(bytes) / 64 * 745 : 0.0});
   }
@@ -153,14 +157,16 @@ class Bench {
       std::fprintf(stderr, "cannot write %s\n", path.c_str());
       std::exit(1);
     }
-    std::fprintf(file, "{\"device\": \"%s\", \"origin\": \"measured\", \"copy_gbps\": %.1f, \"rows\": [", properties_.name,
-                 copy_rate_);
+    std::fprintf(file, "{\"device\": \"%s\", \"origin\": \"measured\", \"copy_gbps\": %.1f, \"rows\": [",
+                 properties_.name, copy_rate_);
     const char* separator = "\n";
     for (const Row& row : rows_) {
-      std::fprintf(file, "%s  {\"name\": \"%s\", \"payload_bytes\": %llu, \"us\": %.3f, \"gbps\": %.2f, \"memory_bytes\": %.0f, "
-                   "\"alu_operations\": %.0f}", separator, row.name.c_str(),
-                   static_cast<unsigned long long>(row.payload_bytes), row.microseconds, rate(row), row.memory_bytes,
-                   row.alu_operations);
+      std::fprintf(file,
+                   "%s  {\"name\": \"%s\", \"payload_bytes\": %llu, \"us\": %.3f, \"gbps\": %.2f, "
+                   "\"memory_bytes\": %.0f, "
+                   "\"alu_operations\": %.0f}",
+                   separator, row.name.c_str(), static_cast<unsigned long long>(row.payload_bytes),
+                   row.microseconds, rate(row), row.memory_bytes, row.alu_operations);
       separator = ",\n";
     }
     std::fprintf(file, "\n]}\n");
@@ -168,25 +174,37 @@ class Bench {
   }
 
  private:
-  static double rate(const Row& row) { return static_cast<double>(row.payload_bytes) / row.microseconds * 1e-3; }
+  static double rate(const Row& row) {
+    return static_cast<double>(row.payload_bytes) / row.microseconds * 1e-3;
+  }
   static const char* kind_name(CombineKind kind) {
     switch (kind) {
-      case CombineKind::replace: return "replace";
-      case CombineKind::sum_f32: return "f32";
-      case CombineKind::sum_bf16: return "bf16";
-      case CombineKind::sum_f16: return "f16";
-      case CombineKind::any: break;
+      case CombineKind::replace:
+        return "replace";
+      case CombineKind::sum_f32:
+        return "f32";
+      case CombineKind::sum_bf16:
+        return "bf16";
+      case CombineKind::sum_f16:
+        return "f16";
+      case CombineKind::any:
+        break;
     }
     return "any(f32 max)";
   }
   static CombineOp combine_of(CombineKind kind) {
     CombineOp out;
-    out.redop = kind == CombineKind::replace ? RedOp::none : kind == CombineKind::any ? RedOp::max : RedOp::sum;
-    out.dtype = kind == CombineKind::sum_bf16 ? DType::bf16 : kind == CombineKind::sum_f16 ? DType::f16 : DType::f32;
+    out.redop = kind == CombineKind::replace ? RedOp::none
+                : kind == CombineKind::any   ? RedOp::max
+                                             : RedOp::sum;
+    out.dtype = kind == CombineKind::sum_bf16  ? DType::bf16
+                : kind == CombineKind::sum_f16 ? DType::f16
+                                               : DType::f32;
     return out;
   }
   std::unique_ptr<DeviceKeyRing> make_ring(Suite suite) {
-    auto ring = DeviceKeyRing::make(0, suite, 0, KeyBudget{1ull << 62, 1ull << 62, 1ull << 62, 1ull << 62, 1ull << 62});
+    auto ring = DeviceKeyRing::make(0, suite, 0,
+                                    KeyBudget{1ull << 62, 1ull << 62, 1ull << 62, 1ull << 62, 1ull << 62});
     if (!ring) must(Result<void>(tl::unexpected(ring.error())));
     SecretBytes key(suite_key_bytes(suite)), iv(kNonceBytes);
     key.data()[0] = std::byte{1};
@@ -222,7 +240,9 @@ bool measured_in_full(const KernelEntry& entry) {
 }
 
 std::string only_suite;  // empty: all
-bool wanted_suite(const KernelEntry& entry) { return only_suite.empty() || only_suite == to_string(entry.suite); }
+bool wanted_suite(const KernelEntry& entry) {
+  return only_suite.empty() || only_suite == to_string(entry.suite);
+}
 
 void large(Bench& bench, bool quick) {
   for (const KernelEntry& entry : kernel_list()) {
@@ -237,11 +257,15 @@ void large(Bench& bench, bool quick) {
 void further(Bench& bench) {
   std::vector<std::pair<Suite, Direction>> seen;
   for (const KernelEntry& entry : kernel_list()) {
-    if (!measured_in_full(entry) || !wanted_suite(entry) || std::ranges::count(seen, std::pair(entry.suite, entry.direction)) > 0) continue;
+    if (!measured_in_full(entry) || !wanted_suite(entry) ||
+        std::ranges::count(seen, std::pair(entry.suite, entry.direction)) > 0)
+      continue;
     seen.emplace_back(entry.suite, entry.direction);  // the preferred ones
-    bench.kernel(entry, kLarge, 32u << 10, {.shift = 4, .note = " off by 4 bytes"});
+    const std::uint32_t segment = std::min(32u << 10, entry.segment_max);
+    bench.kernel(entry, kLarge, segment, {.shift = 4, .note = " off by 4 bytes"});
     for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u, 264u})
-      bench.kernel(entry, 256u << 20, 32u << 10, {.columns = columns, .note = " columns " + std::to_string(columns)});
+      bench.kernel(entry, 256u << 20, 32u << 10,
+                   {.columns = columns, .note = " columns " + std::to_string(columns)});
   }
 }
 

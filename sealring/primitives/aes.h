@@ -1,10 +1,12 @@
 // AES by tables of columns: key expansion on the host, rounds for host and device [FIPS 197].
 //
-// A column of the state is a little-endian word, so blocks, round keys and tables are used as they lie in memory. Where
-// the tables lie is the caller's business: a round is given a `Lookup` with
-//   template <int kTable, int kByte> std::uint32_t at(std::uint32_t column) const;   table kTable at byte kByte of it
-// Table-driven AES is constant-time only where the tables' place makes it so: device/cuda gives each lane its own copy,
-// so that no lookup's time depends on another lane's. Not for use on a CPU outside of tests and key set-up.
+// A column of the state is a little-endian word, so blocks, round keys and tables are used as they lie in
+// memory. Where the tables lie is the caller's business: a round is given a `Lookup` with
+//   template <int kTable, int kByte> std::uint32_t at(std::uint32_t column) const;   table kTable at byte
+//   kByte of it
+// Table-driven AES is constant-time only where the tables' place makes it so: device/cuda gives each lane its
+// own copy, so that no lookup's time depends on another lane's. Not for use on a CPU outside of tests and key
+// set-up.
 #pragma once
 
 #include <array>
@@ -17,7 +19,7 @@ namespace sealring::aes {
 
 struct RoundKeys {
   alignas(16) std::uint32_t words[60];  ///< 4 * (rounds + 1) are used
-  std::uint32_t rounds;     ///< 10 or 14
+  std::uint32_t rounds;                 ///< 10 or 14
 };
 
 struct Block {
@@ -56,8 +58,8 @@ constexpr std::uint32_t table_entry(std::uint32_t byte) {
   const std::uint8_t s = kSbox[byte];
   const std::uint8_t twice = doubled(s);
   const auto thrice = static_cast<std::uint8_t>(twice ^ s);
-  return static_cast<std::uint32_t>(twice) | static_cast<std::uint32_t>(s) << 8 | static_cast<std::uint32_t>(s) << 16 |
-         static_cast<std::uint32_t>(thrice) << 24;
+  return static_cast<std::uint32_t>(twice) | static_cast<std::uint32_t>(s) << 8 |
+         static_cast<std::uint32_t>(s) << 16 | static_cast<std::uint32_t>(thrice) << 24;
 }
 SR_HOST_DEVICE constexpr std::uint32_t turned(std::uint32_t entry, int table) {
   return table == 0 ? entry : (entry << (8 * table)) | (entry >> (32 - 8 * table));
@@ -67,7 +69,8 @@ SR_HOST_DEVICE constexpr std::uint32_t turned(std::uint32_t entry, int table) {
 inline void expand(const std::uint32_t* key, std::uint32_t key_words, RoundKeys& out) {
   const auto substituted = [](std::uint32_t word) {
     std::uint32_t result = 0;
-    for (int i = 0; i < 4; ++i) result |= static_cast<std::uint32_t>(kSbox[(word >> (8 * i)) & 0xFFu]) << (8 * i);
+    for (int i = 0; i < 4; ++i)
+      result |= static_cast<std::uint32_t>(kSbox[(word >> (8 * i)) & 0xFFu]) << (8 * i);
     return result;
   };
   out = RoundKeys{};
@@ -99,13 +102,14 @@ SR_HOST_DEVICE inline Block full_round(const Block& in, const std::uint32_t* key
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
     out.words[c] = tables.template at<0, 0>(in.words[c]) ^ tables.template at<1, 1>(in.words[(c + 1) & 3]) ^
-                   tables.template at<2, 2>(in.words[(c + 2) & 3]) ^ tables.template at<3, 3>(in.words[(c + 3) & 3]) ^
-                   key[c];
+                   tables.template at<2, 2>(in.words[(c + 2) & 3]) ^
+                   tables.template at<3, 3>(in.words[(c + 3) & 3]) ^ key[c];
   }
   return out;
 }
 
-/// The last round has no MixColumns: its bytes are where a table holds the plain S-box at the byte's own place.
+/// The last round has no MixColumns: its bytes are where a table holds the plain S-box at the byte's own
+/// place.
 #if defined(__CUDACC__)
 #pragma nv_exec_check_disable  // a Lookup may be of the host alone
 #endif
@@ -128,8 +132,9 @@ SR_HOST_DEVICE inline Block last_round(const Block& in, const std::uint32_t* key
 #pragma nv_exec_check_disable  // a Lookup may be of the host alone
 #endif
 template <int kBlocks, class Lookup>
-SR_HOST_DEVICE inline void rounds_from(std::uint32_t first, Block (&blocks)[kBlocks], const std::uint32_t* keys,
-                                       std::uint32_t rounds, const Lookup& tables) {
+SR_HOST_DEVICE inline void rounds_from(std::uint32_t first, Block (&blocks)[kBlocks],
+                                       const std::uint32_t* keys, std::uint32_t rounds,
+                                       const Lookup& tables) {
 #pragma unroll 1
   for (std::uint32_t round = first; round < rounds; ++round) {
     const RoundKey key = *reinterpret_cast<const RoundKey*>(keys + 4 * round);
@@ -156,8 +161,8 @@ SR_HOST_DEVICE inline void encrypt(Block (&blocks)[kBlocks], const std::uint32_t
   rounds_from(1, blocks, keys, rounds, tables);
 }
 
-/// What 256 counter blocks have in common that differ in their last byte alone: that byte reaches one column of round
-/// 1, and one byte of each column of round 2.
+/// What 256 counter blocks have in common that differ in their last byte alone: that byte reaches one column
+/// of round 1, and one byte of each column of round 2.
 struct CounterGroup {
   std::uint32_t after_two[4];  ///< the sums of round 2 but for the byte that differs
   std::uint32_t after_one;     ///< column 0 of round 1, likewise
@@ -168,7 +173,8 @@ struct CounterGroup {
 #pragma nv_exec_check_disable
 #endif
 template <class Lookup>
-SR_HOST_DEVICE inline CounterGroup counter_group(const Block& block, const std::uint32_t* keys, const Lookup& tables) {
+SR_HOST_DEVICE inline CounterGroup counter_group(const Block& block, const std::uint32_t* keys,
+                                                 const Lookup& tables) {
   Block in;
 #pragma unroll
   for (int c = 0; c < 4; ++c) in.words[c] = block.words[c] ^ keys[c];
@@ -183,13 +189,14 @@ SR_HOST_DEVICE inline CounterGroup counter_group(const Block& block, const std::
   return out;
 }
 
-/// A counter block after two rounds: five lookups instead of 32. `last` holds the block's last byte in its uppermost.
+/// A counter block after two rounds: five lookups instead of 32. `last` holds the block's last byte in its
+/// uppermost.
 #if defined(__CUDACC__)
 #pragma nv_exec_check_disable
 #endif
 template <class Lookup>
-SR_HOST_DEVICE inline Block after_two_rounds(const CounterGroup& group, std::uint32_t last, const std::uint32_t* keys,
-                                             const Lookup& tables) {
+SR_HOST_DEVICE inline Block after_two_rounds(const CounterGroup& group, std::uint32_t last,
+                                             const std::uint32_t* keys, const Lookup& tables) {
   const std::uint32_t column = group.after_one ^ tables.template at<3, 3>(last ^ keys[3]);
   return Block{{group.after_two[0] ^ tables.template at<0, 0>(column),
                 group.after_two[1] ^ tables.template at<3, 3>(column),

@@ -27,7 +27,8 @@ SR_HOST_DEVICE inline std::uint32_t rotate_left(std::uint32_t x) {
 }
 
 /// [RFC 8439 §2.1]
-SR_HOST_DEVICE inline void quarter_round(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c, std::uint32_t& d) {
+SR_HOST_DEVICE inline void quarter_round(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c,
+                                         std::uint32_t& d) {
   a += b;
   d = rotate_left<16>(d ^ a);
   c += d;
@@ -38,10 +39,11 @@ SR_HOST_DEVICE inline void quarter_round(std::uint32_t& a, std::uint32_t& b, std
   b = rotate_left<7>(b ^ c);
 }
 
-/// `kUnroll` of the ten double rounds stand in the code one after the other: fewer fit the instruction cache better.
-/// The block of `counter` under 8 words of key and 3 of nonce, all little-endian [RFC 8439 §2.3].
+/// `kUnroll` of the ten double rounds stand in the code one after the other: fewer fit the instruction cache
+/// better. The block of `counter` under 8 words of key and 3 of nonce, all little-endian [RFC 8439 §2.3].
 template <int kUnroll = 2, bool kReread = false>
-SR_HOST_DEVICE inline Block keystream(const std::uint32_t* key, const std::uint32_t* nonce, std::uint32_t counter) {
+SR_HOST_DEVICE inline Block keystream(const std::uint32_t* key, const std::uint32_t* nonce,
+                                      std::uint32_t counter) {
   const std::uint32_t first[16] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u, key[0], key[1],
                                    key[2],      key[3],      key[4],      key[5],      key[6], key[7],
                                    counter,     nonce[0],    nonce[1],    nonce[2]};

@@ -1,7 +1,8 @@
-// GHASH's field as pure functions for host and device, and multiplication by a constant as a matrix over GF(2)
-// [NIST SP 800-38D §6.3, §6.4].
+// GHASH's field as pure functions for host and device, and multiplication by a constant as a matrix over
+// GF(2) [NIST SP 800-38D §6.3, §6.4].
 //
-// An Element is a block read as four big-endian words: the most significant bit of words[0] is the coefficient of 1.
+// An Element is a block read as four big-endian words: the most significant bit of words[0] is the
+// coefficient of 1.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ SR_HOST_DEVICE inline Element zero() { return Element{{0, 0, 0, 0}}; }
 SR_HOST_DEVICE inline Element one() { return Element{{0x80000000u, 0, 0, 0}}; }
 
 SR_HOST_DEVICE inline Element operator^(const Element& a, const Element& b) {
-  return Element{{a.words[0] ^ b.words[0], a.words[1] ^ b.words[1], a.words[2] ^ b.words[2], a.words[3] ^ b.words[3]}};
+  return Element{
+      {a.words[0] ^ b.words[0], a.words[1] ^ b.words[1], a.words[2] ^ b.words[2], a.words[3] ^ b.words[3]}};
 }
 SR_HOST_DEVICE inline bool operator==(const Element& a, const Element& b) {
   return ((a.words[0] ^ b.words[0]) | (a.words[1] ^ b.words[1]) | (a.words[2] ^ b.words[2]) |
@@ -40,8 +42,8 @@ SR_HOST_DEVICE inline void block_of(const Element& element, std::uint32_t* words
   for (int i = 0; i < 4; ++i) words[i] = swapped(element.words[i]);
 }
 
-// Carryless product of two words: every fourth bit at a time, so that ordinary products cannot carry into one another
-// (a column sums up at most 8 ones, the gap holds 15).
+// Carryless product of two words: every fourth bit at a time, so that ordinary products cannot carry into one
+// another (a column sums up at most 8 ones, the gap holds 15).
 SR_HOST_DEVICE inline std::uint64_t product(std::uint32_t a, std::uint32_t b) {
   std::uint32_t x[4], y[4];
 #pragma unroll
@@ -77,8 +79,8 @@ SR_HOST_DEVICE inline Element multiply(const Element& a, const Element& b) {
   std::uint32_t high[4], low[4], middle[4];
   product_64(a.words[0], a.words[1], b.words[0], b.words[1], high);
   product_64(a.words[2], a.words[3], b.words[2], b.words[3], low);
-  product_64(a.words[0] ^ a.words[2], a.words[1] ^ a.words[3], b.words[0] ^ b.words[2], b.words[1] ^ b.words[3],
-             middle);
+  product_64(a.words[0] ^ a.words[2], a.words[1] ^ a.words[3], b.words[0] ^ b.words[2],
+             b.words[1] ^ b.words[3], middle);
   std::uint32_t p[8];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -87,11 +89,12 @@ SR_HOST_DEVICE inline Element multiply(const Element& a, const Element& b) {
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) p[2 + i] ^= middle[i] ^ high[i] ^ low[i];
-  // The product of mirrored numbers is mirrored about one bit less.
+    // The product of mirrored numbers is mirrored about one bit less.
 #pragma unroll
   for (int i = 0; i < 7; ++i) p[i] = (p[i] << 1) | (p[i + 1] >> 31);
   p[7] <<= 1;
-  // x^128 = 1 + x + x^2 + x^7: first what the lower half's own reduction sends back into it, then the lower half.
+  // x^128 = 1 + x + x^2 + x^7: first what the lower half's own reduction sends back into it, then the lower
+  // half.
   p[4] ^= (p[7] << 31) ^ (p[7] << 30) ^ (p[7] << 25);
   Element out;
 #pragma unroll
@@ -122,8 +125,8 @@ inline Element inverse(const Element& a) {
   return out;
 }
 
-/// out = M in over GF(2), where in and out are blocks of little-endian words and bit i is bit i%32 of word i/32:
-/// what tensor cores multiply by. rows[o] holds the input bits that output bit o sums up.
+/// out = M in over GF(2), where in and out are blocks of little-endian words and bit i is bit i%32 of word
+/// i/32: what tensor cores multiply by. rows[o] holds the input bits that output bit o sums up.
 struct Matrix {
   std::uint32_t rows[128][4];
 };

@@ -1,8 +1,8 @@
 // Poly1305 as pure functions for host and device, made for evaluation in parallel [RFC 8439 §2.5].
 //
-// The tag of blocks b_1..b_N is (b_1 r^N + ... + b_N r mod 2^130-5) + s mod 2^128. A sum of products with powers of r may
-// be cut among threads in any way; only the exponents matter. Numbers are five limbs of 26 bits; products are
-// gathered in 64-bit columns and carried once for several of them.
+// The tag of blocks b_1..b_N is (b_1 r^N + ... + b_N r mod 2^130-5) + s mod 2^128. A sum of products with
+// powers of r may be cut among threads in any way; only the exponents matter. Numbers are five limbs of 26
+// bits; products are gathered in 64-bit columns and carried once for several of them.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct alignas(16) Multiplier {
   std::uint32_t five[5];  ///< five[0] is unused
 };
 
-/// Columns of products before carrying. Up to 4 products of Numbers by Multipliers fit: 20 terms below 2^27 * 5*2^26
-/// are below 2^61.
+/// Columns of products before carrying. Up to 4 products of Numbers by Multipliers fit: 20 terms below 2^27 *
+/// 5*2^26 are below 2^61.
 struct Columns {
   std::uint64_t column[5];
 };
@@ -40,7 +40,8 @@ SR_HOST_DEVICE inline Multiplier multiplier_of(const Number& a) {
   return m;
 }
 
-/// 16 bytes as little-endian words, with 2^128 added for a block [RFC 8439 §2.5.1]; `high` = 0 gives the plain number.
+/// 16 bytes as little-endian words, with 2^128 added for a block [RFC 8439 §2.5.1]; `high` = 0 gives the
+/// plain number.
 SR_HOST_DEVICE inline Number number_of(std::uint32_t w0, std::uint32_t w1, std::uint32_t w2, std::uint32_t w3,
                                        std::uint32_t high = 1u) {
   Number out;
@@ -53,7 +54,8 @@ SR_HOST_DEVICE inline Number number_of(std::uint32_t w0, std::uint32_t w1, std::
 }
 
 /// r, clamped [RFC 8439 §2.5].
-SR_HOST_DEVICE inline Number clamped_r(std::uint32_t w0, std::uint32_t w1, std::uint32_t w2, std::uint32_t w3) {
+SR_HOST_DEVICE inline Number clamped_r(std::uint32_t w0, std::uint32_t w1, std::uint32_t w2,
+                                       std::uint32_t w3) {
   return number_of(w0 & 0x0fffffffu, w1 & 0x0ffffffcu, w2 & 0x0ffffffcu, w3 & 0x0ffffffcu, 0u);
 }
 
@@ -137,8 +139,8 @@ SR_HOST_DEVICE inline void finish(const Number& h_in, const std::uint32_t s[4], 
   }
   const std::uint32_t take = 0u - carry;  // all ones when h >= 2^130-5
   for (int i = 0; i < 5; ++i) h[i] = (h[i] & ~take) | (g[i] & take);
-  const std::uint32_t words[4] = {h[0] | (h[1] << 26), (h[1] >> 6) | (h[2] << 20), (h[2] >> 12) | (h[3] << 14),
-                                  (h[3] >> 18) | (h[4] << 8)};
+  const std::uint32_t words[4] = {h[0] | (h[1] << 26), (h[1] >> 6) | (h[2] << 20),
+                                  (h[2] >> 12) | (h[3] << 14), (h[3] >> 18) | (h[4] << 8)};
   std::uint64_t sum = 0;
   for (int i = 0; i < 4; ++i) {
     sum += static_cast<std::uint64_t>(words[i]) + s[i];

@@ -1,6 +1,8 @@
-// Claim: the AES-GCM kernel bodies are standard AEAD at any length and alignment, read a window once, and write nothing
+// Claim: the AES-GCM kernel bodies are standard AEAD at any length and alignment, read a window once, and
+// write nothing
 //        of a refused segment.
-// How: the bodies run on the host, tensor-core instructions included, and are compared with OpenSSL; reads of the
+// How: the bodies run on the host, tensor-core instructions included, and are compared with OpenSSL; reads of
+// the
 //      window are counted byte by byte.
 #include "sealring/device/cuda/aes_body.h"
 #include "tests/device/cuda_body_rig.h"

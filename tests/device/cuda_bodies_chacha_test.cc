@@ -1,6 +1,8 @@
-// Claim: the ChaCha20-Poly1305 kernel bodies are standard AEAD at any length and alignment, read a window once, and
+// Claim: the ChaCha20-Poly1305 kernel bodies are standard AEAD at any length and alignment, read a window
+// once, and
 //        write nothing of a refused segment.
-// How: the bodies run on the host and are compared with OpenSSL; reads of the window are counted byte by byte.
+// How: the bodies run on the host and are compared with OpenSSL; reads of the window are counted byte by
+// byte.
 #include "sealring/device/cuda/chacha_body.h"
 #include "tests/device/cuda_body_rig.h"
 
@@ -116,8 +118,10 @@ void canonical_nan(DType dtype, std::span<std::byte> memory) {
   for (std::size_t at = 0; dtype_is_float(dtype) && at < memory.size(); at += bytes) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, memory.data() + at, bytes);
-    const std::uint64_t infinity = dtype == DType::f64 ? 0x7FFull << 52 : dtype == DType::f32 ? 0x7F800000u
-                                   : dtype == DType::f16 ? 0x7C00u : 0x7F80u;
+    const std::uint64_t infinity = dtype == DType::f64   ? 0x7FFull << 52
+                                   : dtype == DType::f32 ? 0x7F800000u
+                                   : dtype == DType::f16 ? 0x7C00u
+                                                         : 0x7F80u;
     if ((bits & ((1ull << (8 * bytes - 1)) - 1)) > infinity) poison(dtype, memory.subspan(at, bytes));
   }
 }
@@ -161,10 +165,17 @@ TEST(CudaBodiesChacha, EveryCombineEqualsTheCpus) {
       for (const std::uint32_t divisor : {1u, 3u}) {
         if (divisor != 1 && redop != RedOp::avg) continue;
         switch (combine_kind(redop, dtype, divisor)) {
-          case CombineKind::sum_f32: expect_combines<CombineKind::sum_f32>(redop, dtype, divisor); break;
-          case CombineKind::sum_bf16: expect_combines<CombineKind::sum_bf16>(redop, dtype, divisor); break;
-          case CombineKind::sum_f16: expect_combines<CombineKind::sum_f16>(redop, dtype, divisor); break;
-          default: break;
+          case CombineKind::sum_f32:
+            expect_combines<CombineKind::sum_f32>(redop, dtype, divisor);
+            break;
+          case CombineKind::sum_bf16:
+            expect_combines<CombineKind::sum_bf16>(redop, dtype, divisor);
+            break;
+          case CombineKind::sum_f16:
+            expect_combines<CombineKind::sum_f16>(redop, dtype, divisor);
+            break;
+          default:
+            break;
         }
         expect_combines<CombineKind::any>(redop, dtype, divisor);
       }

@@ -1,5 +1,7 @@
-// Claim: the device's reservation of numbers follows protocol A.3: each number once, rotation by its own counters, limits
-//        and live slots before sealing, one op at a time, a sticky verdict; and the kernel choice is a pure function.
+// Claim: the device's reservation of numbers follows protocol A.3: each number once, rotation by its own
+// counters, limits
+//        and live slots before sealing, one op at a time, a sticky verdict; and the kernel choice is a pure
+//        function.
 // How: begin_op and end_op, which the prologue and epilogue run, are driven on the host.
 #include <gtest/gtest.h>
 
@@ -141,7 +143,8 @@ TEST(CudaBodiesNumbers, TheFirstKernelThatFitsIsPicked) {
   EXPECT_EQ(pick(Direction::open, 65536, 99999), nullptr);
   EXPECT_EQ(pick(Direction::open, 65537, 232448), nullptr);
   EXPECT_EQ(pick(Direction::seal, 1 << 20, 0), &list[2]);
-  EXPECT_EQ(pick_kernel(list, Suite::aes_256_gcm, Direction::seal, CombineKind::replace, 1, 1 << 20), nullptr);
+  EXPECT_EQ(pick_kernel(list, Suite::aes_256_gcm, Direction::seal, CombineKind::replace, 1, 1 << 20),
+            nullptr);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What the tests of kernel bodies share: one record, sealed by the oracle (crypto/aead.h) and by a body on the host.
+// What the tests of kernel bodies share: one record, sealed by the oracle (crypto/aead.h) and by a body on
+// the host.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,11 +19,13 @@ inline Bytes random_bytes(std::mt19937_64& random, std::size_t bytes) {
   return out;
 }
 
-/// Memory whose first byte lies `shift` bytes behind a multiple of 16, with a margin that must stay as it was.
+/// Memory whose first byte lies `shift` bytes behind a multiple of 16, with a margin that must stay as it
+/// was.
 class Shifted {
  public:
   static constexpr std::size_t kMargin = 64;
-  Shifted(std::size_t bytes, std::size_t shift) : memory_(bytes + 2 * kMargin + 32, std::byte{0xA5}), bytes_(bytes) {
+  Shifted(std::size_t bytes, std::size_t shift)
+      : memory_(bytes + 2 * kMargin + 32, std::byte{0xA5}), bytes_(bytes) {
     const auto base = reinterpret_cast<std::uintptr_t>(memory_.data()) + kMargin;
     offset_ = (base + 15) / 16 * 16 + shift - reinterpret_cast<std::uintptr_t>(memory_.data());
   }
@@ -96,7 +99,8 @@ struct Record {
   RecordContext context;
 };
 
-/// Seals the record's plaintext, `shift` bytes off a multiple of 16, with Body on the host; the wire must be the oracle's.
+/// Seals the record's plaintext, `shift` bytes off a multiple of 16, with Body on the host; the wire must be
+/// the oracle's.
 template <class Body>
 void expect_seals(const Record& record, std::size_t shift, std::uint32_t columns) {
   Shifted in(record.plaintext.size(), shift);
@@ -112,11 +116,11 @@ void expect_seals(const Record& record, std::size_t shift, std::uint32_t columns
   ASSERT_TRUE(in.margin_untouched());
 }
 
-/// Opens `wire` into dst by `combine` (its pointers are set here); gives what the body says. Every byte of the window
-/// must have been read exactly once. `scratch`: room for job.private_tiles.
+/// Opens `wire` into dst by `combine` (its pointers are set here); gives what the body says. Every byte of
+/// the window must have been read exactly once. `scratch`: room for job.private_tiles.
 template <class Body>
-BadTag open_record(const Record& record, ByteView wire_bytes, CombineOp combine, Shifted& dst, std::uint32_t columns,
-                   std::byte* scratch = nullptr) {
+BadTag open_record(const Record& record, ByteView wire_bytes, CombineOp combine, Shifted& dst,
+                   std::uint32_t columns, std::byte* scratch = nullptr) {
   Shifted wire(wire_bytes.size(), 0);
   wire.set(wire_bytes);
   SegmentJob job = record.job();
@@ -137,7 +141,8 @@ BadTag open_record(const Record& record, ByteView wire_bytes, CombineOp combine,
 }
 
 template <class Body>
-void expect_opens(const Record& record, std::size_t shift, std::uint32_t columns, std::byte* scratch = nullptr) {
+void expect_opens(const Record& record, std::size_t shift, std::uint32_t columns,
+                  std::byte* scratch = nullptr) {
   Shifted dst(record.plaintext.size(), shift);
   const BadTag bad = open_record<Body>(record, record.wire, CombineOp{}, dst, columns, scratch);
   ASSERT_EQ(bad.refused, 0u) << record.plaintext.size() << " bytes";

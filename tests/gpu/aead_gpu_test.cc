@@ -1,6 +1,8 @@
-// Claim: every kernel of the build is standard AEAD on the device, at any length and alignment, and a bad tag poisons
+// Claim: every kernel of the build is standard AEAD on the device, at any length and alignment, and a bad tag
+// poisons
 //        the whole output.
-// How: fresh random keys and data each run (the seed is printed), both directions against OpenSSL, every list entry.
+// How: fresh random keys and data each run (the seed is printed), both directions against OpenSSL, every list
+// entry.
 #include <cstdlib>
 #include <random>
 
@@ -10,7 +12,9 @@ namespace sealring::cuda::test {
 namespace {
 
 // Under a sanitizer each launch takes many times longer: fewer of them.
-int times(int normally) { return std::getenv("SR_TEST_SANITIZER") == nullptr ? normally : std::max(1, normally / 8); }
+int times(int normally) {
+  return std::getenv("SR_TEST_SANITIZER") == nullptr ? normally : std::max(1, normally / 8);
+}
 
 class AeadGpu : public OnGpu {
  protected:
@@ -18,19 +22,29 @@ class AeadGpu : public OnGpu {
 };
 
 std::string describe(const KernelEntry& entry) {
-  return std::string(to_string(entry.suite)) + (entry.direction == Direction::seal ? " seal" : " open") + " combine " +
-         std::to_string(static_cast<int>(entry.combine)) + " threads " + std::to_string(entry.threads) + " blocks " +
-         std::to_string(entry.blocks) + " up to " + std::to_string(entry.segment_max);
+  return std::string(to_string(entry.suite)) + (entry.direction == Direction::seal ? " seal" : " open") +
+         " combine " + std::to_string(static_cast<int>(entry.combine)) + " threads " +
+         std::to_string(entry.threads) + " blocks " + std::to_string(entry.blocks) + " up to " +
+         std::to_string(entry.segment_max);
 }
 
 CombineOp combine_of(CombineKind kind) {
   CombineOp out;
   switch (kind) {
-    case CombineKind::replace: return out;
-    case CombineKind::sum_f32: out.dtype = DType::f32; break;
-    case CombineKind::sum_bf16: out.dtype = DType::bf16; break;
-    case CombineKind::sum_f16: out.dtype = DType::f16; break;
-    case CombineKind::any: out.dtype = DType::i32; break;
+    case CombineKind::replace:
+      return out;
+    case CombineKind::sum_f32:
+      out.dtype = DType::f32;
+      break;
+    case CombineKind::sum_bf16:
+      out.dtype = DType::bf16;
+      break;
+    case CombineKind::sum_f16:
+      out.dtype = DType::f16;
+      break;
+    case CombineKind::any:
+      out.dtype = DType::i32;
+      break;
   }
   out.redop = RedOp::sum;
   return out;
@@ -91,7 +105,8 @@ TEST_F(AeadGpu, EveryKernelAtManySizesAndAlignments) {
     const std::uint32_t limit = std::min(entry.segment_max, 131072u);
     for (int n = 0; n < times(24); ++n) {
       const auto segment = static_cast<std::uint32_t>(1 + random() % (limit / 16)) * 16;
-      const std::uint64_t bytes = random() % (std::min<std::uint64_t>(segment * 40ull, times(16) * (256ull << 10)) + 1);
+      const std::uint64_t bytes =
+          random() % (std::min<std::uint64_t>(segment * 40ull, times(16) * (256ull << 10)) + 1);
       expect_kernel(entry, bytes, segment, random() % 16, static_cast<unsigned>(random() % 4), random());
       if (HasFatalFailure()) return;
     }
@@ -138,8 +153,8 @@ TEST_F(AeadGpu, ABadTagPoisonsTheWholeOutput) {
 }
 
 TEST_F(AeadGpu, Rfc8439VectorByTheOracleOnly) {
-  // The device takes the 80 bytes of protocol C.3 as AAD and nothing else, so published vectors, whose AAD is shorter,
-  // reach it through the oracle, which the vectors test (tests/crypto).
+  // The device takes the 80 bytes of protocol C.3 as AAD and nothing else, so published vectors, whose AAD is
+  // shorter, reach it through the oracle, which the vectors test (tests/crypto).
   const Record record(Suite::chacha20_poly1305, 114, 128, 8439);
   EXPECT_TRUE(sealed_on_gpu(record, 0) == record.wire);
 }
@@ -151,7 +166,8 @@ TEST_F(AeadGpu, BulkCipherSealsAndOpens) {
   record.op.first_number = 0;
   record.context.seq = record.op.seq;
   record.seal_by_oracle();
-  auto key = (*cipher)->load(record.suite, record.op.epoch, secret(record.key_bytes), secret(record.iv_bytes));
+  auto key =
+      (*cipher)->load(record.suite, record.op.epoch, secret(record.key_bytes), secret(record.iv_bytes));
   ASSERT_TRUE(key) << key.error().message();
   DeviceMemory in(record.plaintext.size()), wire(record.wire.size()), out(record.plaintext.size());
   in.set(record.plaintext);
@@ -159,7 +175,8 @@ TEST_F(AeadGpu, BulkCipherSealsAndOpens) {
   Stream stream;
   const auto permit = [&] { return *sequence.take(record.layout.segments(), record.plaintext.size()); };
   const auto sealed = (*cipher)->seal(SealJob{key->get(), permit(), record.context, record.layout,
-                                              record.layout.segments(), in.data(), wire.data()}, stream);
+                                              record.layout.segments(), in.data(), wire.data()},
+                                      stream);
   ASSERT_TRUE(sealed) << sealed.error().message();
   EXPECT_TRUE(wire.get() == record.wire);
   OpenJob open;
@@ -177,13 +194,15 @@ TEST_F(AeadGpu, APermitThatIsNotTheDevicesNextNumberIsRefused) {
   auto cipher = make_cuda_bulk_cipher(0);
   ASSERT_TRUE(cipher);
   const Record record(Suite::chacha20_poly1305, 4096, 1024, 1);
-  auto key = (*cipher)->load(record.suite, record.op.epoch, secret(record.key_bytes), secret(record.iv_bytes));
+  auto key =
+      (*cipher)->load(record.suite, record.op.epoch, secret(record.key_bytes), secret(record.iv_bytes));
   ASSERT_TRUE(key);
   DeviceMemory in(4096), wire(record.wire.size());
   Stream stream;
   const auto seal = [&](NonceSequence& sequence) {
-    return (*cipher)->seal(SealJob{key->get(), *sequence.take(4, 4096), record.context, record.layout, 4, in.data(),
-                                   wire.data()}, stream);
+    return (*cipher)->seal(SealJob{key->get(), *sequence.take(4, 4096), record.context, record.layout, 4,
+                                   in.data(), wire.data()},
+                           stream);
   };
   NonceSequence sequence{KeyBudget{}};
   ASSERT_TRUE(seal(sequence));

@@ -1,4 +1,5 @@
-// What the tests on a GPU share: device memory, and a record sealed by the oracle and opened by kernels or the reverse.
+// What the tests on a GPU share: device memory, and a record sealed by the oracle and opened by kernels or
+// the reverse.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -69,7 +70,8 @@ inline OpRequest named(const Record& record) {
   return out;
 }
 
-/// Seals on the device; gives the wire. `open_at` numbers let a test name any number: the kernel does not mind.
+/// Seals on the device; gives the wire. `open_at` numbers let a test name any number: the kernel does not
+/// mind.
 inline Bytes sealed_on_gpu(const Record& record, std::size_t shift, const KernelEntry* entry = nullptr,
                            unsigned columns = 0) {
   const auto ring = ring_of(record);
@@ -89,8 +91,9 @@ inline Bytes sealed_on_gpu(const Record& record, std::size_t shift, const Kernel
 }
 
 /// Opens `wire_bytes` on the device into `dst`; gives the verdict.
-inline Result<void> opened_on_gpu(const Record& record, ByteView wire_bytes, CombineOp combine, DeviceMemory& dst,
-                                  const KernelEntry* entry = nullptr, unsigned columns = 0) {
+inline Result<void> opened_on_gpu(const Record& record, ByteView wire_bytes, CombineOp combine,
+                                  DeviceMemory& dst, const KernelEntry* entry = nullptr,
+                                  unsigned columns = 0) {
   const auto ring = ring_of(record);
   ring->limit_columns(columns);
   DeviceMemory wire(wire_bytes.size());

@@ -1,6 +1,8 @@
-// Claim: the device state is the authority for numbers: replayed graphs never repeat one, keys rotate by themselves, and
+// Claim: the device state is the authority for numbers: replayed graphs never repeat one, keys rotate by
+// themselves, and
 //        what breaks a rule seals nothing.
-// How: graphs are captured once and replayed, both ends on one device; limits are lowered; the state is set by hand.
+// How: graphs are captured once and replayed, both ends on one device; limits are lowered; the state is set
+// by hand.
 #include <set>
 
 #include "tests/gpu/gpu_rig.h"
@@ -168,7 +170,8 @@ TEST_F(NumbersGpu, AfterABadTagEveryLaterOpPoisonsItsOutput) {
 
 TEST_F(NumbersGpu, ALiveSlotIsNotOverwritten) {
   make_rings({});
-  EXPECT_EQ(sender->upload(4, SecretBytes(32), SecretBytes(kNonceBytes)).error().code, Code::invalid_argument);
+  EXPECT_EQ(sender->upload(4, SecretBytes(32), SecretBytes(kNonceBytes)).error().code,
+            Code::invalid_argument);
 }
 
 }  // namespace

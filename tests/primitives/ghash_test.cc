@@ -1,5 +1,6 @@
 // Claim: the field, its inverse and the matrices of multiplication are GHASH's.
-// How: the product by its definition bit for bit, a tag of the GCM specification, and every matrix against the product.
+// How: the product by its definition bit for bit, a tag of the GCM specification, and every matrix against
+// the product.
 #include "sealring/primitives/ghash.h"
 
 #include <gtest/gtest.h>
@@ -36,11 +37,13 @@ TEST(Ghash, ProductIsTheDefinitions) {
   }
 }
 
-TEST(Ghash, GcmSpecificationTestCase2) {  // H, one block of ciphertext, the lengths; GHASH as McGrew and Viega print it
+TEST(Ghash, GcmSpecificationTestCase2) {  // H, one block of ciphertext, the lengths; GHASH as McGrew and
+                                          // Viega print it
   const Element h{{0x66e94bd4u, 0xef8a2c3bu, 0x884cfa59u, 0xca342b2eu}};
   const Element c{{0x0388daceu, 0x60b6a392u, 0xf328c2b9u, 0x71b2fe78u}};
   const Element lengths{{0, 0, 0, 0x80u}};
-  EXPECT_TRUE(multiply(multiply(c, h) ^ lengths, h) == (Element{{0xf38cbb1au, 0xd69223dcu, 0xc3457ae5u, 0xb6b0f885u}}));
+  EXPECT_TRUE(multiply(multiply(c, h) ^ lengths, h) ==
+              (Element{{0xf38cbb1au, 0xd69223dcu, 0xc3457ae5u, 0xb6b0f885u}}));
 }
 
 TEST(Ghash, Inverse) {

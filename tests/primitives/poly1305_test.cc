@@ -1,5 +1,6 @@
 // Claim: Poly1305 evaluated with lazy carries is RFC 8439's, also at the edges of its number range.
-// How: the RFC's vectors (§2.5.2 and the carry cases of A.3) by Horner's rule, and sums of powers against Horner.
+// How: the RFC's vectors (§2.5.2 and the carry cases of A.3) by Horner's rule, and sums of powers against
+// Horner.
 #include "sealring/primitives/poly1305.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,8 @@ std::vector<std::uint8_t> bytes_of(std::string_view hex) {
 }
 
 // Any length: a short last block has its 1 right behind its bytes [RFC 8439 §2.5.1].
-std::vector<std::uint8_t> tag_of(const std::vector<std::uint8_t>& key, const std::vector<std::uint8_t>& message) {
+std::vector<std::uint8_t> tag_of(const std::vector<std::uint8_t>& key,
+                                 const std::vector<std::uint8_t>& message) {
   std::uint32_t k[8];
   std::memcpy(k, key.data(), 32);
   const Number r = clamped_r(k[0], k[1], k[2], k[3]);
@@ -58,7 +60,8 @@ TEST(Poly1305, EdgesOfTheNumberRange) {  // [RFC 8439 A.3 #7 to #11]
   const std::string ones(32, 'f');
   EXPECT_EQ(tag_of(bytes_of("02000000000000000000000000000000" + zeros), bytes_of(ones)),
             bytes_of("03000000000000000000000000000000"));
-  EXPECT_EQ(tag_of(bytes_of("02000000000000000000000000000000" + ones), bytes_of("02000000000000000000000000000000")),
+  EXPECT_EQ(tag_of(bytes_of("02000000000000000000000000000000" + ones),
+                   bytes_of("02000000000000000000000000000000")),
             bytes_of("03000000000000000000000000000000"));
   EXPECT_EQ(tag_of(bytes_of("01000000000000000000000000000000" + zeros),
                    bytes_of(ones + "f0ffffffffffffffffffffffffffffff" + "11000000000000000000000000000000")),
@@ -66,7 +69,8 @@ TEST(Poly1305, EdgesOfTheNumberRange) {  // [RFC 8439 A.3 #7 to #11]
   EXPECT_EQ(tag_of(bytes_of("01000000000000000000000000000000" + zeros),
                    bytes_of(ones + "fbfefefefefefefefefefefefefefefe" + "01010101010101010101010101010101")),
             bytes_of("00000000000000000000000000000000"));
-  EXPECT_EQ(tag_of(bytes_of("02000000000000000000000000000000" + zeros), bytes_of("fdffffffffffffffffffffffffffffff")),
+  EXPECT_EQ(tag_of(bytes_of("02000000000000000000000000000000" + zeros),
+                   bytes_of("fdffffffffffffffffffffffffffffff")),
             bytes_of("faffffffffffffffffffffffffffffff"));
 }
 
@@ -74,7 +78,9 @@ TEST(Poly1305, FourProductsAndASumBeforeOneCarry) {
   std::mt19937 random(1);
   for (int n = 0; n < 2000; ++n) {
     // Extremes often: all limbs as large as the interface allows.
-    const auto limb = [&](std::uint32_t most) { return random() % 3 == 0 ? most : static_cast<std::uint32_t>(random() % (most + 1)); };
+    const auto limb = [&](std::uint32_t most) {
+      return random() % 3 == 0 ? most : static_cast<std::uint32_t>(random() % (most + 1));
+    };
     Number a[4], b[4], c;
     for (int i = 0; i < 4; ++i) {
       for (int l = 0; l < 5; ++l) {

@@ -1,13 +1,16 @@
 // AES-GCM of many segments: the body of the seal and the open kernels [NIST SP 800-38D §7].
 //
-// A block is 16 warps that encrypt and one, the last, that finishes; phases as in chacha_body.h: in phase i of a column
-//   workers   combine segment i-2 (open), then encrypt or decrypt segment i and evaluate their part of its GHASH;
-//   the last  adds up segment i-1 and writes (seal) or checks (open) its tag, and prepares what segment i+1 begins with.
+// A block is 16 warps that encrypt and one, the last, that finishes; phases as in chacha_body.h: in phase i
+// of a column
+//   workers   combine segment i-2 (open), then encrypt or decrypt segment i and evaluate their part of its
+//   GHASH; the last  adds up segment i-1 and writes (seal) or checks (open) its tag, and prepares what
+//   segment i+1 begins with.
 // With a lag of 2 read i-4, i-2 and i+2: warps then wait for each other a phase late.
-// AES is bound by lookups in shared memory (four tables, a copy a lane), so GHASH is on the tensor cores (aes_key.h,
-// aes_ghash.h). A worker walks over every 16th tile of 2 KiB; a lane encrypts 4 blocks, 512 bytes apart, so that
-// memory is touched lane after lane. open leaves the plaintext in shared memory (or private memory) until the tag is
-// known: ciphertext is read once, and nothing reaches the tensor before its tag was accepted [protocol E.1].
+// AES is bound by lookups in shared memory (four tables, a copy a lane), so GHASH is on the tensor cores
+// (aes_key.h, aes_ghash.h). A worker walks over every 16th tile of 2 KiB; a lane encrypts 4 blocks, 512 bytes
+// apart, so that memory is touched lane after lane. open leaves the plaintext in shared memory (or private
+// memory) until the tag is known: ciphertext is read once, and nothing reaches the tensor before its tag was
+// accepted [protocol E.1].
 #pragma once
 
 #include <cstddef>
@@ -19,9 +22,9 @@
 
 namespace sealring::cuda {
 
-/// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory (open);
-/// 0: it waits in job.private_tiles, kDepth times private_bytes(segment_bytes) a column. kLag: 2 lets the warps drift
-/// apart by up to a segment (block.h, loose phases), 1 is a barrier a segment.
+/// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory
+/// (open); 0: it waits in job.private_tiles, kDepth times private_bytes(segment_bytes) a column. kLag: 2 lets
+/// the warps drift apart by up to a segment (block.h, loose phases), 1 is a barrier a segment.
 template <Direction kDirectionOf, std::uint32_t kTileOf, CombineKind kCombineOf, std::uint32_t kLagOf = 1>
 struct AesConfig {
   static constexpr std::uint32_t kLag = kLagOf;
@@ -43,17 +46,18 @@ struct AesBody {
   static constexpr std::uint32_t kStep = kWorkers * kGcmTileBytes;  ///< what all workers do at once
   static constexpr std::uint32_t kStored = (kInShared ? kDepth * Config::kTile : kStep) / 16;
   static_assert(Config::kTile % kStep == 0);
-  static constexpr std::uint32_t kPhasesBehind = kOpen ? kDepth : kLag;  ///< after the last segment was encrypted
-  static constexpr int kExtras = kAadChunks + 1;  ///< blocks of AAD, and the lengths
+  static constexpr std::uint32_t kPhasesBehind =
+      kOpen ? kDepth : kLag;                            ///< after the last segment was encrypted
+  static constexpr int kExtras = kAadChunks + 1;        ///< blocks of AAD, and the lengths
   static constexpr std::uint32_t kGroups = 2 * kLanes;  ///< counter groups that are prepared of a segment
 
   struct Shared {
-    AesTables tables;        ///< first: its address is part of the code
-    Chunk stored[kStored];   ///< ciphertext of the tiles in work; with kInShared then the plaintext that waits
+    AesTables tables;       ///< first: its address is part of the code
+    Chunk stored[kStored];  ///< ciphertext of the tiles in work; with kInShared then the plaintext that waits
     MatrixPair step[2];
     Chunk rows[kDepth][kWorkers][kGcmRows];  ///< GHASH's rows of each warp
     Chunk sums[kGcmRows];
-    Chunk masks[kLanes];     ///< E(K, J0) of 32 segments
+    Chunk masks[kLanes];                ///< E(K, J0) of 32 segments
     Chunk groups_two[kDepth][kGroups];  ///< of a segment's counters by 256, see aes::CounterGroup
     std::uint32_t groups_one[kDepth][kGroups];
     alignas(16) std::uint32_t round_keys[60];
@@ -94,20 +98,22 @@ struct AesBody {
     const int behind = static_cast<int>(segment.tiles) - 1 - role_of(segment, worker);
     return behind < 0 ? segment.tiles : static_cast<std::uint32_t>(behind % kWorkers);
   }
-  /// A worker keeps to its own places whatever the number of tiles: another one may still be at an older segment.
+  /// A worker keeps to its own places whatever the number of tiles: another one may still be at an older
+  /// segment.
   SR_HOST_DEVICE static std::uint32_t own_place(std::uint32_t tile, int worker) {
     return (tile / kWorkers * kWorkers + static_cast<std::uint32_t>(worker)) * kGcmTileChunks;
   }
   /// The 128 chunks in which a worker's ciphertext meets the tensor cores' layout.
-  SR_HOST_DEVICE static Chunk* staged(Shared& shared, const Segment& segment, int worker, std::uint32_t tile) {
+  SR_HOST_DEVICE static Chunk* staged(Shared& shared, const Segment& segment, int worker,
+                                      std::uint32_t tile) {
     if constexpr (kInShared)
       return shared.stored + segment.parity() * (Config::kTile / 16) + own_place(tile, worker);
     else
       return shared.stored + static_cast<std::uint32_t>(worker) * kGcmTileChunks;
   }
   /// Where the plaintext of a tile waits for its tag.
-  SR_HOST_DEVICE static Chunk* waiting(Shared& shared, const SegmentJob& job, Column column, const Segment& segment,
-                                       int worker, std::uint32_t tile) {
+  SR_HOST_DEVICE static Chunk* waiting(Shared& shared, const SegmentJob& job, Column column,
+                                       const Segment& segment, int worker, std::uint32_t tile) {
     if constexpr (kInShared) {
       return staged(shared, segment, worker, tile);
     } else {
@@ -153,13 +159,13 @@ struct AesBody {
 
   // Four chunks a lane of a tile, from the tensor (seal) or the window (open).
   template <class Warp>
-  SR_HOST_DEVICE static void load_row(Warp& warp, const SegmentJob& job, const Segment& segment, std::uint32_t tile,
-                                      int lane, Row& row) {
+  SR_HOST_DEVICE static void load_row(Warp& warp, const SegmentJob& job, const Segment& segment,
+                                      std::uint32_t tile, int lane, Row& row) {
     const std::uint64_t begin = std::uint64_t{tile} * kGcmTileBytes + static_cast<std::uint32_t>(lane) * 16;
     constexpr std::uint32_t kApart = 16 * kLanes;
     if (std::uint64_t{tile + 1} * kGcmTileBytes <= segment.place.payload_bytes) {
-      const std::byte* const from = kOpen ? job.wire + segment.place.wire + begin
-                                          : job.plaintext + segment.place.payload + begin;
+      const std::byte* const from =
+          kOpen ? job.wire + segment.place.wire + begin : job.plaintext + segment.place.payload + begin;
       if (kOpen || misalignment(from) == 0) {
 #pragma unroll
         for (std::uint32_t c = 0; c < 4; ++c)
@@ -207,20 +213,22 @@ struct AesBody {
     }
   }
 
-  // Encrypts or decrypts a loaded row: ciphertext to `stage` and (seal) to the wire, plaintext (open) to `row`.
+  // Encrypts or decrypts a loaded row: ciphertext to `stage` and (seal) to the wire, plaintext (open) to
+  // `row`.
   SR_HOST_DEVICE static void cipher_row(const Shared& shared, const SegmentJob& job, const Segment& segment,
                                         const NonceWords& nonce, std::uint32_t tile, int lane, Row& row,
                                         Chunk* stage) {
     aes::Block stream[4];
     const LaneTables tables(shared.tables, lane);
-    // [SP 800-38D §7.1] inc32(J0) is the first counter: J0 ends in 1, so the data begins with 2, and only the last two
-    // blocks of a tile may belong to another group than the first ones.
+    // [SP 800-38D §7.1] inc32(J0) is the first counter: J0 ends in 1, so the data begins with 2, and only the
+    // last two blocks of a tile may belong to another group than the first ones.
     const std::uint32_t counter = tile * kGcmTileChunks + static_cast<std::uint32_t>(lane) + 2;
     const aes::CounterGroup first = group_of(shared, segment, nonce, tile * kGcmTileChunks + 2, tables);
     const aes::CounterGroup last = group_of(shared, segment, nonce, counter + 3 * kLanes, tables);
 #pragma unroll
     for (std::uint32_t c = 0; c < 4; ++c)
-      stream[c] = aes::after_two_rounds(c < 3 ? first : last, (counter + c * kLanes) << 24, shared.round_keys, tables);
+      stream[c] = aes::after_two_rounds(c < 3 ? first : last, (counter + c * kLanes) << 24, shared.round_keys,
+                                        tables);
     aes::rounds_from(3, stream, shared.round_keys, shared.rounds, tables);
     const std::uint64_t begin = std::uint64_t{tile} * kGcmTileBytes + static_cast<std::uint32_t>(lane) * 16;
 #pragma unroll
@@ -228,7 +236,9 @@ struct AesBody {
       const std::uint64_t at = begin + c * 16 * kLanes;
       const std::uint32_t bytes = chunk_bytes(segment, at);
       const std::uint32_t(&words)[4] = stream[c].words;
-      const Chunk out = row.chunk[c] ^ Chunk{{words[0], words[1], words[2], words[3]}};
+      const Chunk out = row.chunk[c] ^ Chunk {
+        { words[0], words[1], words[2], words[3] }
+      };
       if constexpr (kOpen) {
         stage[c * kLanes + static_cast<std::uint32_t>(lane)] = row.chunk[c];
         row.chunk[c] = out;
@@ -247,8 +257,9 @@ struct AesBody {
   }
 
   template <class Warp>
-  SR_HOST_DEVICE static void cipher_segment(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
-                                            const KeyWords& key, Column column, const Segment& segment) {
+  SR_HOST_DEVICE static void cipher_segment(Warp& warp, Shared& shared, const SegmentJob& job,
+                                            const OpView& op, const KeyWords& key, Column column,
+                                            const Segment& segment) {
     const int worker = warp.index();
     const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
     typename Warp::template Lanes<Row> row;
@@ -291,7 +302,8 @@ struct AesBody {
     for (std::uint32_t tile = first_tile(segment, worker); tile < segment.tiles; tile += kWorkers) {
       const Chunk* const plain = waiting(shared, job, column, segment, worker, tile);
       warp.step([&](int lane) {
-        const std::uint64_t begin = std::uint64_t{tile} * kGcmTileBytes + static_cast<std::uint32_t>(lane) * 16;
+        const std::uint64_t begin =
+            std::uint64_t{tile} * kGcmTileBytes + static_cast<std::uint32_t>(lane) * 16;
         Chunk mine[4] = {};
         if constexpr (kReads) {
 #pragma unroll
@@ -331,12 +343,12 @@ struct AesBody {
   }
 
   // What lane `lane` adds to the rows' sum: a block of AAD, or the lengths.
-  SR_HOST_DEVICE static ghash::Element extra_block(const SegmentJob& job, const OpView& op, const Segment& segment,
-                                                   int lane) {
+  SR_HOST_DEVICE static ghash::Element extra_block(const SegmentJob& job, const OpView& op,
+                                                   const Segment& segment, int lane) {
     if (lane < kAadChunks) return ghash::element_of(aad_chunk(job, op, segment.k, lane).words);
     const std::uint64_t bits = std::uint64_t{segment.place.payload_bytes} * 8;
-    return ghash::Element{{0, static_cast<std::uint32_t>(kAadBytes) * 8, static_cast<std::uint32_t>(bits >> 32),
-                           static_cast<std::uint32_t>(bits)}};
+    return ghash::Element{{0, static_cast<std::uint32_t>(kAadBytes) * 8,
+                           static_cast<std::uint32_t>(bits >> 32), static_cast<std::uint32_t>(bits)}};
   }
 
   // Adds up a segment's rows; every lane gets the tag.
@@ -348,18 +360,20 @@ struct AesBody {
     sum_warps(warp, key.gcm->finish, shared.rows[segment.parity()], (warps + 1) / 2, sum);
     warp.step([&](int lane) {
       put_row_words(sum[lane], shared.sums, lane);
-      // Behind AAD block i: the others, the ciphertext and the lengths. Most segments are as long as the one before.
+      // Behind AAD block i: the others, the ciphertext and the lengths. Most segments are as long as the one
+      // before.
       if (segment.blocks != shared.extra_blocks && lane < kExtras)
-        shared.extra_powers[lane] =
-            power_of(*key.gcm, lane < kAadChunks ? segment.blocks + 6 - static_cast<std::uint32_t>(lane) : 1u);
+        shared.extra_powers[lane] = power_of(
+            *key.gcm, lane < kAadChunks ? segment.blocks + 6 - static_cast<std::uint32_t>(lane) : 1u);
     });
     typename Warp::template Lanes<std::uint32_t> words[4];
     warp.step([&](int lane) {
       if (lane == 0) shared.extra_blocks = segment.blocks;
       // The last tile is padded behind, which H's inverse powers take back.
-      const int place = static_cast<int>(segment.blocks) + 2 - static_cast<int>(segment.tiles * kGcmTileChunks) + 31 -
-                        lane - kNearFirst;
-      ghash::Element all = ghash::multiply(ghash::element_of(shared.sums[lane].words), key.gcm->near_powers[place]);
+      const int place = static_cast<int>(segment.blocks) + 2 -
+                        static_cast<int>(segment.tiles * kGcmTileChunks) + 31 - lane - kNearFirst;
+      ghash::Element all =
+          ghash::multiply(ghash::element_of(shared.sums[lane].words), key.gcm->near_powers[place]);
       if (lane < kExtras)
         all = all ^ ghash::multiply(extra_block(job, op, segment, lane), shared.extra_powers[lane]);
 #pragma unroll
@@ -371,14 +385,14 @@ struct AesBody {
     return out;
   }
   SR_HOST_DEVICE static std::uint32_t byte_of(const Chunk& chunk, int b) {
-    const std::uint32_t word = b < 8 ? (b < 4 ? chunk.words[0] : chunk.words[1])
-                                     : (b < 12 ? chunk.words[2] : chunk.words[3]);
+    const std::uint32_t word =
+        b < 8 ? (b < 4 ? chunk.words[0] : chunk.words[1]) : (b < 12 ? chunk.words[2] : chunk.words[3]);
     return (word >> (8 * (b & 3))) & 0xFFu;
   }
 
   template <class Warp>
-  SR_HOST_DEVICE static void finish_segment(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
-                                            const KeyWords& key, const Segment& segment) {
+  SR_HOST_DEVICE static void finish_segment(Warp& warp, Shared& shared, const SegmentJob& job,
+                                            const OpView& op, const KeyWords& key, const Segment& segment) {
     const Chunk tag = tag_of(warp, shared, job, op, key, segment);
     std::byte* const at = job.wire + segment.place.wire + segment.place.payload_bytes;
     if constexpr (!kOpen) {
@@ -389,7 +403,8 @@ struct AesBody {
       // Constant time: every byte is compared, and only the whole says anything.
       typename Warp::template Lanes<std::uint32_t> differs;
       warp.step([&](int lane) {
-        differs[lane] = lane < static_cast<int>(kTagBytes) ? warp.window_byte(at + lane) ^ byte_of(tag, lane) : 0u;
+        differs[lane] =
+            lane < static_cast<int>(kTagBytes) ? warp.window_byte(at + lane) ^ byte_of(tag, lane) : 0u;
       });
       const bool refused = warp.any(differs);
       warp.step([&](int lane) {
@@ -442,7 +457,8 @@ struct AesBody {
 
   template <class Warp>
   SR_HOST_DEVICE static void one_phase(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
-                                       const KeyWords& key, Column column, std::uint32_t i, std::uint32_t count) {
+                                       const KeyWords& key, Column column, std::uint32_t i,
+                                       std::uint32_t count) {
     if (warp.index() < kWorkers) {
       if constexpr (kOpen) {
         if (i >= kDepth && shared.accepted[i % kDepth] != 0)

@@ -1,7 +1,7 @@
 // Steps of the AES-GCM body that one warp does together: table lookups, and GHASH on tensor cores.
 //
-// GHASH by a constant is a 128 x 128 matrix over GF(2). The 1-bit AND-and-count matrix instruction takes ciphertext
-// words as they are; the low bit of each count is a bit of the product.
+// GHASH by a constant is a 128 x 128 matrix over GF(2). The 1-bit AND-and-count matrix instruction takes
+// ciphertext words as they are; the low bit of each count is a bit of the product.
 #pragma once
 
 #include "sealring/device/cuda/aes_key.h"
@@ -9,28 +9,29 @@
 
 namespace sealring::cuda {
 
-/// Four tables of 256 words, one copy a lane: lane l only touches bank l, so a lookup's time does not depend on data.
+/// Four tables of 256 words, one copy a lane: lane l only touches bank l, so a lookup's time does not depend
+/// on data.
 struct AesTables {
   std::uint32_t words[2][256][2][kLanes];  ///< [table / 2][byte][table % 2][lane]
 };
 
-/// Where dynamic shared memory begins (behind the 1 KiB that sm_80 and newer keep for themselves): part of the lookup
-/// instruction, so that an address is one byte permutation. The kernel checks it and refuses to work elsewhere.
+/// Where dynamic shared memory begins (behind the 1 KiB that sm_80 and newer keep for themselves): part of
+/// the lookup instruction, so that an address is one byte permutation. The kernel checks it and refuses to
+/// work elsewhere.
 inline constexpr std::uint32_t kTablesAddress = 1024;
 
 class LaneTables {
  public:
   SR_HOST_DEVICE LaneTables([[maybe_unused]] const AesTables& tables, int lane)
 #if defined(__CUDA_ARCH__)
-      : lane_(static_cast<std::uint32_t>(lane) * 4) {
-  }
+      : lane_(static_cast<std::uint32_t>(lane) * 4){}
 #else
       : tables_(tables), lane_(static_cast<std::uint32_t>(lane)) {
   }
 #endif
 
-  template <int kTable, int kByte>
-  SR_HOST_DEVICE std::uint32_t at(std::uint32_t column) const {
+        template <int kTable, int kByte>
+        SR_HOST_DEVICE std::uint32_t at(std::uint32_t column) const {
 #if defined(__CUDA_ARCH__)
     std::uint32_t out;
     asm volatile("ld.shared.u32 %0, [%1+%2];"
@@ -68,7 +69,8 @@ SR_HOST_DEVICE inline void put_row_words(const RowWords& words, Chunk* rows, int
 
 /// Rows 16 m .. 16 m + 15 of two blocks a row: the left operand of one step.
 SR_HOST_DEVICE inline FragmentA fragment(const RowWords& first, const RowWords& second, int m) {
-  return FragmentA{{first.words[2 * m], first.words[2 * m + 1], second.words[2 * m], second.words[2 * m + 1]}};
+  return FragmentA{
+      {first.words[2 * m], first.words[2 * m + 1], second.words[2 * m], second.words[2 * m + 1]}};
 }
 
 /// The low bits of a pair of column tiles' counts, to their places in the rows.
@@ -130,7 +132,8 @@ SR_HOST_DEVICE inline void absorb_tile(Warp& warp, const MatrixPair* step, TileO
   });
 }
 
-/// The sum over warps: rows[w] (32 chunks each, zero where there is nothing) times H^(128 w), for w < 2 * steps.
+/// The sum over warps: rows[w] (32 chunks each, zero where there is nothing) times H^(128 w), for w < 2 *
+/// steps.
 template <class Warp>
 SR_HOST_DEVICE inline void sum_warps(Warp& warp, const MatrixPair* finish, const Chunk (*rows)[kGcmRows],
                                      std::uint32_t steps, typename Warp::template Lanes<RowWords>& sum) {
@@ -177,7 +180,8 @@ SR_HOST_DEVICE inline void sum_warps(Warp& warp, const MatrixPair* finish, const
     warp.each([&](int lane) {
 #pragma unroll
       for (int tile = 0; tile < 2 * kPairs; ++tile) {
-        for (int m = 0; m < 2; ++m) add_parities(counts[tile][m][lane], 2 * kPairs * group + tile, m, sum[lane]);
+        for (int m = 0; m < 2; ++m)
+          add_parities(counts[tile][m][lane], 2 * kPairs * group + tile, m, sum[lane]);
       }
     });
   }

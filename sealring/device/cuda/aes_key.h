@@ -1,11 +1,12 @@
-// What AES-GCM kernels need of a key, made once by the host and kept in private device memory: round keys, and GHASH's
-// multiplications by powers of H as bit matrices in the layout of tensor-core fragments [NIST SP 800-38D §6.4].
+// What AES-GCM kernels need of a key, made once by the host and kept in private device memory: round keys,
+// and GHASH's multiplications by powers of H as bit matrices in the layout of tensor-core fragments [NIST SP
+// 800-38D §6.4].
 //
-// A tile is 128 blocks in 32 rows: row r holds blocks r, r+32, r+64, r+96, and one row is what a lane encrypts. With
-// Y the row's value of the tile before (of the same warp), the row becomes
+// A tile is 128 blocks in 32 rows: row r holds blocks r, r+32, r+64, r+96, and one row is what a lane
+// encrypts. With Y the row's value of the tile before (of the same warp), the row becomes
 //   Y' = C0 H^96 + C1 H^64 + C2 H^32 + C3 + Y H^(128 warps)
-// so three blocks and Y are multiplied by one matrix each, and the last block is just added: Horner's rule on matrices.
-// At the end of a segment warp w's rows count H^(128 w), and row r counts H^(31-r).
+// so three blocks and Y are multiplied by one matrix each, and the last block is just added: Horner's rule on
+// matrices. At the end of a segment warp w's rows count H^(128 w), and row r counts H^(31-r).
 #pragma once
 
 #include <algorithm>
@@ -19,14 +20,14 @@
 
 namespace sealring::cuda {
 
-inline constexpr int kGcmWorkers = 16;                         ///< warps that encrypt
-inline constexpr int kGcmRows = kLanes;                        ///< of a tile
+inline constexpr int kGcmWorkers = 16;   ///< warps that encrypt
+inline constexpr int kGcmRows = kLanes;  ///< of a tile
 inline constexpr std::uint32_t kGcmTileChunks = 4 * kGcmRows;
 inline constexpr std::uint32_t kGcmTileBytes = 16 * kGcmTileChunks;
-inline constexpr int kTilePairs = 8;                           ///< 128 columns of a matrix: 8 pairs of tiles of 8
+inline constexpr int kTilePairs = 8;  ///< 128 columns of a matrix: 8 pairs of tiles of 8
 
-/// One step of a matrix instruction multiplies by two matrices, one above the other: [pair of column tiles][lane] is
-/// the lane's part of two B fragments.
+/// One step of a matrix instruction multiplies by two matrices, one above the other: [pair of column
+/// tiles][lane] is the lane's part of two B fragments.
 using MatrixPair = Chunk[kTilePairs][kLanes];
 
 /// H^n for n in -125 .. 33, the powers that rows of a segment may count.
@@ -38,16 +39,18 @@ struct GcmKey {
   alignas(16) std::uint32_t round_keys[60];
   std::uint32_t rounds;
   std::uint32_t unused[3];
-  std::uint32_t table[256];                    ///< aes::table_entry; the same for every key
-  MatrixPair step[2];                          ///< H^96, H^64; H^32, H^(128 warps)
-  MatrixPair finish[kGcmWorkers / 2];          ///< H^(256 s), H^(256 s + 128)
-  ghash::Element near_powers[kNearPowers];     ///< H^(i + kNearFirst)
-  ghash::Element powers[3][256];               ///< H^(256^j i)
+  std::uint32_t table[256];                 ///< aes::table_entry; the same for every key
+  MatrixPair step[2];                       ///< H^96, H^64; H^32, H^(128 warps)
+  MatrixPair finish[kGcmWorkers / 2];       ///< H^(256 s), H^(256 s + 128)
+  ghash::Element near_powers[kNearPowers];  ///< H^(i + kNearFirst)
+  ghash::Element powers[3][256];            ///< H^(256^j i)
 };
 
-/// The logical bit of a matrix's output that physical column `column` (0..7) of column tile `tile` (0..15) computes: so
-/// that the sums which one thread gets of a row are the bits of one word of it.
-SR_HOST_DEVICE constexpr int output_bit(int tile, int column) { return 32 * (column / 2) + 2 * tile + column % 2; }
+/// The logical bit of a matrix's output that physical column `column` (0..7) of column tile `tile` (0..15)
+/// computes: so that the sums which one thread gets of a row are the bits of one word of it.
+SR_HOST_DEVICE constexpr int output_bit(int tile, int column) {
+  return 32 * (column / 2) + 2 * tile + column % 2;
+}
 
 namespace aes_key_internal {
 
@@ -57,7 +60,8 @@ inline void put_pair(const ghash::Element& first, const ghash::Element& second, 
   ghash::matrix_of(second, matrices[1]);
   for (int tile = 0; tile < 2 * kTilePairs; ++tile) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      const int o = output_bit(tile, lane / 4);  // [PTX ISA, mma.m16n8k256] B: column lane/4, word lane%4 of each half
+      const int o =
+          output_bit(tile, lane / 4);  // [PTX ISA, mma.m16n8k256] B: column lane/4, word lane%4 of each half
       for (int half = 0; half < 2; ++half)
         out[tile / 2][lane].words[2 * (tile % 2) + half] = matrices[half].rows[o][lane % 4];
     }
@@ -98,7 +102,8 @@ inline void make_gcm_key(std::span<const std::byte> key, GcmKey& out) {
   const Element back = ghash::inverse(h);
   out.near_powers[-kNearFirst] = ghash::one();
   for (int n = -kNearFirst - 1; n >= 0; --n) out.near_powers[n] = multiply(out.near_powers[n + 1], back);
-  for (int n = -kNearFirst + 1; n < kNearPowers; ++n) out.near_powers[n] = multiply(out.near_powers[n - 1], h);
+  for (int n = -kNearFirst + 1; n < kNearPowers; ++n)
+    out.near_powers[n] = multiply(out.near_powers[n - 1], h);
 
   const Element far = in::power_of_two(out.powers[0][128], 4);
   static_assert(kGcmWorkers == 16, "H^(128 * 16) is four squarings away");

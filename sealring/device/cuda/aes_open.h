@@ -1,5 +1,5 @@
-// The AES-GCM open kernels of one combine. The first that a segment fits into is preferred. One kernel serves both key
-// lengths: the number of rounds comes with the key.
+// The AES-GCM open kernels of one combine. The first that a segment fits into is preferred. One kernel serves
+// both key lengths: the number of rounds comes with the key.
 #pragma once
 
 #include "sealring/device/cuda/aes_body.h"

@@ -1,32 +1,43 @@
 // How a kernel body is written once and run twice: by a thread block on a GPU, and by a loop on the host.
 //
-// A body is a function template over `Block`. Its work is a list of PHASES; between two phases lies a block barrier.
+// A body is a function template over `Block`. Its work is a list of PHASES; between two phases lies a block
+// barrier.
 //   block.phase([&](auto& warp) { ... });   every warp runs the function, then all wait
 // Inside a phase a warp does STEPS; between two steps of one warp lies a warp barrier.
 //   warp.step([&](int lane) { ... });       every lane runs the function, then the warp waits
 //
 // Rules that make both runs equal:
-//   - Inside a step no lane reads what another lane writes in the same step; inside a phase no warp reads what
-//     another warp writes in the same phase. The host runs lanes and warps one after the other, so it would not notice.
-//   - A lane's registers that live from step to step are `typename Warp::template Lanes<T>` (device: one T, host: 32);
-//     those that live from phase to phase are `typename Block::template PerThread<T>`, indexed by warp.thread(lane).
-//   - Control flow outside step() must be the same for all lanes of the warp, outside phase() for the whole block.
-//   - Shared memory is one struct, passed by reference. Memory that others may write (a window) is read only through
+//   - Inside a step no lane reads what another lane writes in the same step; inside a phase no warp reads
+//   what
+//     another warp writes in the same phase. The host runs lanes and warps one after the other, so it would
+//     not notice.
+//   - A lane's registers that live from step to step are `typename Warp::template Lanes<T>` (device: one T,
+//   host: 32);
+//     those that live from phase to phase are `typename Block::template PerThread<T>`, indexed by
+//     warp.thread(lane).
+//   - Control flow outside step() must be the same for all lanes of the warp, outside phase() for the whole
+//   block.
+//   - Shared memory is one struct, passed by reference. Memory that others may write (a window) is read only
+//   through
 //     warp.window_chunk()/window_byte(), each address once: the host counts (protocol E.1).
-//   - Warp-wide instructions are members of the warp on whole Lanes (sum, any; a matrix instruction likewise: on the
+//   - Warp-wide instructions are members of the warp on whole Lanes (sum, any; a matrix instruction likewise:
+//   on the
 //     device its asm, on the host a loop over lanes that does what the fragment layout says).
 //
-// Work that spans several phases: block.split(n, group_work, rest_work). The first n warps become a block of their own with
-// its own phases (a `Block` again), the others do rest_work(warp) meanwhile, and all meet behind both.
+// Work that spans several phases: block.split(n, group_work, rest_work). The first n warps become a block of
+// their own with its own phases (a `Block` again), the others do rest_work(warp) meanwhile, and all meet
+// behind both.
 //
-// block.loose_phase(barriers, i, work), i = 0, 1, ..., lets warps drift apart: phase i begins when all warps have ended
-// phase i-2. What a warp writes in phase i may be read by others from phase i+2 on, what it reads may be overwritten
-// from then on. init_loose() goes before the first in an ordinary phase, and an ordinary phase follows the last.
+// block.loose_phase(barriers, i, work), i = 0, 1, ..., lets warps drift apart: phase i begins when all warps
+// have ended phase i-2. What a warp writes in phase i may be read by others from phase i+2 on, what it reads
+// may be overwritten from then on. init_loose() goes before the first in an ordinary phase, and an ordinary
+// phase follows the last.
 //
 // A new body: a struct with `Shared`, `kThreads`, and `template <class Block> static SR_HOST_DEVICE void
-// run(Block&, Shared&, const SegmentJob&, const OpView&, const KeyWords&, Column)`, which handles the segments
-// column.index, column.index + column.count, ... of the job. chacha_body.h is the example; kernel.h wraps a body
-// into a kernel (key and numbers from device state, epilogue, wiping), host_run.h runs it on the host.
+// run(Block&, Shared&, const SegmentJob&, const OpView&, const KeyWords&, Column)`, which handles the
+// segments column.index, column.index + column.count, ... of the job. chacha_body.h is the example; kernel.h
+// wraps a body into a kernel (key and numbers from device state, epilogue, wiping), host_run.h runs it on the
+// host.
 #pragma once
 
 #include <algorithm>
@@ -48,11 +59,13 @@ struct alignas(16) Chunk {
 };
 
 SR_HOST_DEVICE inline Chunk operator^(const Chunk& a, const Chunk& b) {
-  return Chunk{{a.words[0] ^ b.words[0], a.words[1] ^ b.words[1], a.words[2] ^ b.words[2], a.words[3] ^ b.words[3]}};
+  return Chunk{
+      {a.words[0] ^ b.words[0], a.words[1] ^ b.words[1], a.words[2] ^ b.words[2], a.words[3] ^ b.words[3]}};
 }
 
-/// Operands of the 1-bit matrix instruction as the lanes hold them [PTX ISA, mma.m16n8k256]; with g = lane/4, q = lane%4
-/// A: word q of rows g and g+8 of the first 128 bits, then of the second; counts: columns 2q, 2q+1 of row g, of row g+8.
+/// Operands of the 1-bit matrix instruction as the lanes hold them [PTX ISA, mma.m16n8k256]; with g = lane/4,
+/// q = lane%4 A: word q of rows g and g+8 of the first 128 bits, then of the second; counts: columns 2q, 2q+1
+/// of row g, of row g+8.
 struct FragmentA {
   std::uint32_t words[4];
 };
@@ -65,7 +78,8 @@ struct LooseBarriers {
   std::uint64_t words[2];
 };
 
-// --- the host -----------------------------------------------------------------------------------------------
+// --- the host
+// -----------------------------------------------------------------------------------------------
 
 /// Counts the reads of every byte of a window.
 struct WindowReads {
@@ -101,14 +115,16 @@ class HostWarp {
   void step(Function&& function) {
     for (int lane = 0; lane < kLanes; ++lane) function(lane);
   }
-  /// A step without the barrier behind it: what it writes is read by the same lane only, until the next step().
+  /// A step without the barrier behind it: what it writes is read by the same lane only, until the next
+  /// step().
   template <class Function>
   void each(Function&& function) {
     for (int lane = 0; lane < kLanes; ++lane) function(lane);
   }
-  /// counts[i][j] += ones in (row i of A AND column j of B). B: words 2 * half and 2 * half + 1 of `b`, which are
-  /// word q of column g of the first 128 bits and of the second.
-  void count_products(Lanes<Counts>& counts, const Lanes<FragmentA>& a, const Lanes<Chunk>& b, int half) const {
+  /// counts[i][j] += ones in (row i of A AND column j of B). B: words 2 * half and 2 * half + 1 of `b`, which
+  /// are word q of column g of the first 128 bits and of the second.
+  void count_products(Lanes<Counts>& counts, const Lanes<FragmentA>& a, const Lanes<Chunk>& b,
+                      int half) const {
     for (int lane = 0; lane < kLanes; ++lane) {
       for (int i = 0; i < 4; ++i) {
         const int row = lane / 4 + i / 2 * 8, column = 2 * (lane % 4) + i % 2;
@@ -200,7 +216,8 @@ class HostBlock {
   WindowReads* reads_;
 };
 
-// --- the device ---------------------------------------------------------------------------------------------
+// --- the device
+// ---------------------------------------------------------------------------------------------
 
 #if defined(__CUDACC__)
 
@@ -244,15 +261,17 @@ class DeviceWarp {
   }
   SR_HOST_DEVICE void count_products([[maybe_unused]] Lanes<Counts>& counts,
                                      [[maybe_unused]] const Lanes<FragmentA>& a,
-                                     [[maybe_unused]] const Lanes<Chunk>& b, [[maybe_unused]] int half) const {
+                                     [[maybe_unused]] const Lanes<Chunk>& b,
+                                     [[maybe_unused]] int half) const {
 #if defined(__CUDA_ARCH__)
     std::uint32_t(&d)[4] = counts.value.words;
     const std::uint32_t(&l)[4] = a.value.words;
-    asm volatile("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                 : "r"(l[0]), "r"(l[1]), "r"(l[2]), "r"(l[3]), "r"(b.value.words[2 * half]),
-                   "r"(b.value.words[2 * half + 1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(l[0]), "r"(l[1]), "r"(l[2]), "r"(l[3]), "r"(b.value.words[2 * half]),
+          "r"(b.value.words[2 * half + 1]));
 #endif
   }
   SR_HOST_DEVICE std::uint32_t sum_bits(const Lanes<std::uint32_t>& values) const {
@@ -351,15 +370,17 @@ class DeviceBlock {
       std::uint32_t done = 0;
       while (done == 0) {
 #if __CUDA_ARCH__ >= 900  // asleep until then; elsewhere it would take issue slots from the others
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(done)
-                     : "r"(at), "r"((i / 2 - 1) & 1u)
-                     : "memory");
+        asm volatile(
+            "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done)
+            : "r"(at), "r"((i / 2 - 1) & 1u)
+            : "memory");
 #else
-        asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(done)
-                     : "r"(at), "r"((i / 2 - 1) & 1u)
-                     : "memory");
+        asm volatile(
+            "{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done)
+            : "r"(at), "r"((i / 2 - 1) & 1u)
+            : "memory");
         if (done == 0) __nanosleep(100);
 #endif
       }

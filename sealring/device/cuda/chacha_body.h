@@ -1,16 +1,18 @@
 // ChaCha20-Poly1305 of many segments: the body of the seal and the open kernels [RFC 8439 §2.8].
 //
 // A block is `kWorkers` warps that encrypt, one that finishes and one that prepares. In phase i of a column
-//   workers    combine segment i-2 (open), then encrypt or decrypt segment i and evaluate their part of its Poly1305;
-//   finisher   adds up segment i-1 and writes (seal) or checks (open) its tag;
-//   preparer   makes one-time keys and powers of r of the next batch of segments, over several phases.
-// So nobody waits for a tag: the tag of i-1 is computed while i is encrypted. With a depth of one, open has room for one
-// segment instead of two (so for larger ones, or for more blocks), and the workers wait while a tag is checked.
+//   workers    combine segment i-2 (open), then encrypt or decrypt segment i and evaluate their part of its
+//   Poly1305; finisher   adds up segment i-1 and writes (seal) or checks (open) its tag; preparer   makes
+//   one-time keys and powers of r of the next batch of segments, over several phases.
+// So nobody waits for a tag: the tag of i-1 is computed while i is encrypted. With a depth of one, open has
+// room for one segment instead of two (so for larger ones, or for more blocks), and the workers wait while a
+// tag is checked.
 //
-// A worker walks over every kWorkers-th tile of 2 KiB. Memory is touched in chunks of 16 bytes, lane after lane (512
-// contiguous bytes an instruction); a lane computes the keystream of one 64-byte row, and the two layouts meet in
-// shared memory, at places that no two lanes of a quarter share a bank at. open leaves the plaintext there until the
-// tag is known: ciphertext is read once, and nothing reaches the tensor before its tag was accepted [protocol E.1].
+// A worker walks over every kWorkers-th tile of 2 KiB. Memory is touched in chunks of 16 bytes, lane after
+// lane (512 contiguous bytes an instruction); a lane computes the keystream of one 64-byte row, and the two
+// layouts meet in shared memory, at places that no two lanes of a quarter share a bank at. open leaves the
+// plaintext there until the tag is known: ciphertext is read once, and nothing reaches the tensor before its
+// tag was accepted [protocol E.1].
 #pragma once
 
 #include <cstddef>
@@ -22,18 +24,20 @@
 
 namespace sealring::cuda {
 
-/// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory (open);
-/// 0: it waits in job.private_tiles (memory of this process on the device), 2 * segment_bytes a column.
-template <Direction kDirectionOf, int kWorkersOf, int kBlocksOf, std::uint32_t kTileOf, CombineKind kCombineOf,
-          int kDepthOf = 2, int kUnrollOf = 2>
+/// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory
+/// (open); 0: it waits in job.private_tiles (memory of this process on the device), 2 * segment_bytes a
+/// column.
+template <Direction kDirectionOf, int kWorkersOf, int kBlocksOf, std::uint32_t kTileOf,
+          CombineKind kCombineOf, int kDepthOf = 2, int kUnrollOf = 2>
 struct ChachaConfig {
   static constexpr Direction kDirection = kDirectionOf;
   static constexpr int kWorkers = kWorkersOf;
-  static constexpr int kBlocks = kBlocksOf;  ///< resident on a multiprocessor: limits registers and shared memory
+  static constexpr int kBlocks =
+      kBlocksOf;  ///< resident on a multiprocessor: limits registers and shared memory
   static constexpr std::uint32_t kTile = kTileOf;
   static constexpr CombineKind kCombine = kCombineOf;
-  static constexpr int kUnroll = kUnrollOf;  ///< of ChaCha's double rounds
-  static constexpr int kDepth = kDepthOf;  ///< segments in flight in a block
+  static constexpr int kUnroll = kUnrollOf;                              ///< of ChaCha's double rounds
+  static constexpr int kDepth = kDepthOf;                                ///< segments in flight in a block
   static constexpr int kBatch = kDirection == Direction::seal ? 16 : 8;  ///< segments prepared at once
 };
 
@@ -49,7 +53,8 @@ struct ChachaBody {
   static constexpr bool kInShared = Config::kTile != 0;
   static constexpr int kDepth = Config::kDepth;
   static_assert(kDepth == 2 || (kDepth == 1 && kOpen));
-  static constexpr std::uint32_t kStored = kOpen && kInShared ? kDepth * Config::kTile / 16 : kWorkers * kTileChunks;
+  static constexpr std::uint32_t kStored =
+      kOpen && kInShared ? kDepth * Config::kTile / 16 : kWorkers * kTileChunks;
   static_assert(!kOpen || Config::kTile % (kWorkers * kTileBytes) == 0);
 
   using Prep = SegmentPrep<kWorkers>;
@@ -94,20 +99,22 @@ struct ChachaBody {
   SR_HOST_DEVICE static std::uint32_t row_slot(int lane, int c) {
     return static_cast<std::uint32_t>(lane * 4 + (c ^ ((lane >> 1) & 3)));
   }
-  /// A worker keeps to its own places whatever the number of tiles: another one may still be at an older segment.
+  /// A worker keeps to its own places whatever the number of tiles: another one may still be at an older
+  /// segment.
   SR_HOST_DEVICE static std::uint32_t own_place(std::uint32_t tile, int worker) {
     return (tile / kWorkers * kWorkers + static_cast<std::uint32_t>(worker)) * kTileChunks;
   }
   /// The 128 chunks in which a worker transposes a tile.
-  SR_HOST_DEVICE static Chunk* transposed(Shared& shared, const Segment& segment, int worker, std::uint32_t tile) {
+  SR_HOST_DEVICE static Chunk* transposed(Shared& shared, const Segment& segment, int worker,
+                                          std::uint32_t tile) {
     if constexpr (kOpen && kInShared)
       return shared.stored + segment.parity() * (Config::kTile / 16) + own_place(tile, worker);
     else
       return shared.stored + worker * static_cast<int>(kTileChunks);
   }
   /// Where the plaintext of a tile waits for its tag.
-  SR_HOST_DEVICE static Chunk* waiting(Shared& shared, const SegmentJob& job, Column column, const Segment& segment,
-                                       int worker, std::uint32_t tile) {
+  SR_HOST_DEVICE static Chunk* waiting(Shared& shared, const SegmentJob& job, Column column,
+                                       const Segment& segment, int worker, std::uint32_t tile) {
     if constexpr (kInShared) {
       return transposed(shared, segment, worker, tile);
     } else {
@@ -121,7 +128,8 @@ struct ChachaBody {
     constexpr std::uint64_t kStep = kWorkers * kTileBytes;
     return (segment_bytes + kStep - 1) / kStep * kStep;
   }
-  /// The first tile of a worker and so all: first, first + kWorkers, ... The last tile of the segment is worker 0's.
+  /// The first tile of a worker and so all: first, first + kWorkers, ... The last tile of the segment is
+  /// worker 0's.
   SR_HOST_DEVICE static std::uint32_t first_tile(const Shape& shape, int worker) {
     const int behind = static_cast<int>(shape.tiles) - 1 - worker;
     return behind < 0 ? shape.tiles : static_cast<std::uint32_t>(behind % kWorkers);
@@ -136,10 +144,11 @@ struct ChachaBody {
     typename Warp::template Lanes<poly1305::Number> sum;
   };
 
-  /// The chunk of the segment that lane `lane` has as its c-th of a tile; below 0: in front of the segment, where the
-  /// AAD lies in the last places.
+  /// The chunk of the segment that lane `lane` has as its c-th of a tile; below 0: in front of the segment,
+  /// where the AAD lies in the last places.
   SR_HOST_DEVICE static int chunk_of(const Segment& segment, int tile, int lane, int c) {
-    return tile * static_cast<int>(kTileChunks) - 4 * static_cast<int>(segment.shape.pad_rows) + c * kLanes + lane;
+    return tile * static_cast<int>(kTileChunks) - 4 * static_cast<int>(segment.shape.pad_rows) + c * kLanes +
+           lane;
   }
   /// What the MAC absorbs in front of the segment's data.
   SR_HOST_DEVICE static poly1305::Number number_in_front(const SegmentJob& job, const OpView& op,
@@ -149,12 +158,13 @@ struct ChachaBody {
     return poly1305::number_of(aad.words[0], aad.words[1], aad.words[2], aad.words[3]);
   }
 
-  // Four chunks a lane of a tile, from the tensor (seal) or the window (open). kPlain: a tile without padding, memory
-  // that is aligned.
+  // Four chunks a lane of a tile, from the tensor (seal) or the window (open). kPlain: a tile without
+  // padding, memory that is aligned.
   template <bool kPlain, class Warp>
-  SR_HOST_DEVICE static void load_tile(Warp& warp, const SegmentJob& job, const Segment& segment, std::uint32_t tile,
-                                       int lane, Chunk (&data)[4]) {
-    const std::byte* const from = kOpen ? job.wire + segment.place.wire : job.plaintext + segment.place.payload;
+  SR_HOST_DEVICE static void load_tile(Warp& warp, const SegmentJob& job, const Segment& segment,
+                                       std::uint32_t tile, int lane, Chunk (&data)[4]) {
+    const std::byte* const from =
+        kOpen ? job.wire + segment.place.wire : job.plaintext + segment.place.payload;
     const std::byte* const first =
         from + 16 * static_cast<std::int64_t>(chunk_of(segment, static_cast<int>(tile), lane, 0));
 #pragma unroll
@@ -206,9 +216,11 @@ struct ChachaBody {
 
   // The keystream of a tile, a row a lane. [RFC 8439 §2.8] The data begins with block 1.
   template <class Warp>
-  SR_HOST_DEVICE static void stream_tile(Warp&, const KeyWords& key, const NonceWords& nonce, const Segment& segment,
-                                         std::uint32_t tile, int lane, Chunk* stream) {
-    const std::uint32_t counter = tile * kLanes + static_cast<std::uint32_t>(lane) - segment.shape.pad_rows + 1;
+  SR_HOST_DEVICE static void stream_tile(Warp&, const KeyWords& key, const NonceWords& nonce,
+                                         const Segment& segment, std::uint32_t tile, int lane,
+                                         Chunk* stream) {
+    const std::uint32_t counter =
+        tile * kLanes + static_cast<std::uint32_t>(lane) - segment.shape.pad_rows + 1;
     const chacha20::Block block = chacha20::keystream<Config::kUnroll>(key.key, nonce.words, counter);
     put_stream(block, lane, stream);
   }
@@ -240,9 +252,9 @@ struct ChachaBody {
 
   // `streamed`: the keystream of the worker's first tile is there already.
   template <class Warp>
-  SR_HOST_DEVICE static void cipher_segment(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
-                                            const KeyWords& key, Column column, const Segment& segment,
-                                            bool streamed) {
+  SR_HOST_DEVICE static void cipher_segment(Warp& warp, Shared& shared, const SegmentJob& job,
+                                            const OpView& op, const KeyWords& key, Column column,
+                                            const Segment& segment, bool streamed) {
     const int worker = warp.index();
     const int tiles = static_cast<int>(segment.shape.tiles);
     const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
@@ -254,7 +266,8 @@ struct ChachaBody {
                                 ? number_in_front(job, op, segment, chunk_of(segment, -1, lane, 3))
                                 : poly1305::Number{};
     });
-    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles; tile += kWorkers) {
+    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles;
+         tile += kWorkers) {
       if (aligned && (tile > 0 || segment.shape.pad_rows == 0))
         work_on_tile<true>(warp, shared, job, op, key, nonce, column, segment, tile, streamed, registers);
       else
@@ -265,16 +278,17 @@ struct ChachaBody {
     if (worker == 0 && segment.shape.tail_chunks > 0) cipher_tail(warp, shared, job, key, nonce, segment);
   }
 
-  // The two in one where both segments have whole tiles alone: what the tensor holds is on its way while the keystream
-  // is computed, and the place of the old plaintext takes the new.
+  // The two in one where both segments have whole tiles alone: what the tensor holds is on its way while the
+  // keystream is computed, and the place of the old plaintext takes the new.
   SR_HOST_DEVICE static bool can_fuse(const SegmentJob& job, const Segment& old, const Segment& segment) {
     return old.place.payload_bytes == segment.place.payload_bytes && segment.shape.pad_rows == 0 &&
-           segment.shape.tail_bytes == 0 && misalignment(job.combine.dst) == 0 && misalignment(job.combine.local) == 0;
+           segment.shape.tail_bytes == 0 && misalignment(job.combine.dst) == 0 &&
+           misalignment(job.combine.local) == 0;
   }
   template <class Warp>
-  SR_HOST_DEVICE static void combine_and_cipher(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
-                                                const KeyWords& key, Column column, const Segment& old,
-                                                const Segment& segment) {
+  SR_HOST_DEVICE static void combine_and_cipher(Warp& warp, Shared& shared, const SegmentJob& job,
+                                                const OpView& op, const KeyWords& key, Column column,
+                                                const Segment& old, const Segment& segment) {
     const int worker = warp.index();
     const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
     const std::byte* const local = job.combine.local + old.place.payload;
@@ -287,11 +301,13 @@ struct ChachaBody {
                                 ? number_in_front(job, op, segment, chunk_of(segment, -1, lane, 3))
                                 : poly1305::Number{};
     });
-    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles; tile += kWorkers) {
+    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles;
+         tile += kWorkers) {
       Chunk* const plain = waiting(shared, job, column, segment, worker, tile);
       Chunk* const stream = transposed(shared, segment, worker, tile);
       warp.step([&](int lane) {
-        const std::int64_t first = 16 * static_cast<std::int64_t>(chunk_of(segment, static_cast<int>(tile), lane, 0));
+        const std::int64_t first =
+            16 * static_cast<std::int64_t>(chunk_of(segment, static_cast<int>(tile), lane, 0));
         load_tile<true>(warp, job, segment, tile, lane, registers.data[lane].chunk);
         Chunk mine[4] = {};
         if constexpr (Config::kCombine != CombineKind::replace) {
@@ -317,8 +333,9 @@ struct ChachaBody {
 
   // The bytes behind the last whole row: a lane a chunk.
   template <class Warp>
-  SR_HOST_DEVICE static void cipher_tail(Warp& warp, Shared& shared, const SegmentJob& job, const KeyWords& key,
-                                         const NonceWords& nonce, const Segment& segment) {
+  SR_HOST_DEVICE static void cipher_tail(Warp& warp, Shared& shared, const SegmentJob& job,
+                                         const KeyWords& key, const NonceWords& nonce,
+                                         const Segment& segment) {
     const Shape& shape = segment.shape;
     warp.step([&](int lane) {
       if (lane != 0) return;
@@ -362,7 +379,8 @@ struct ChachaBody {
     const ConstUserMemory memory{job.combine.local, payload_bytes_of(job)};
     const int worker = warp.index();
     constexpr bool kReads = Config::kCombine != CombineKind::replace;
-    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles; tile += kWorkers) {
+    for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles;
+         tile += kWorkers) {
       const Chunk* const plain = waiting(shared, job, column, segment, worker, tile);
       const int origin = static_cast<int>(tile * kTileChunks - 4 * segment.shape.pad_rows);
       warp.step([&](int lane) {
@@ -371,7 +389,8 @@ struct ChachaBody {
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
             const std::int64_t at = origin + lane + c * kLanes;
-            if (at >= 0) mine[c] = aligned ? load_aligned(local + at * 16) : load_any(memory, local + at * 16);
+            if (at >= 0)
+              mine[c] = aligned ? load_aligned(local + at * 16) : load_any(memory, local + at * 16);
           }
         }
 #pragma unroll
@@ -394,19 +413,21 @@ struct ChachaBody {
       const std::uint32_t bytes = left < 16 ? left : 16;
       const std::uint64_t behind = static_cast<std::uint64_t>(segment.shape.rows) * kRowBytes + offset;
       const Chunk mine = kReads ? load_bytes(local + behind, bytes) : Chunk{};
-      store_bytes(dst + behind, combined<Config::kCombine>(job.combine, mine, shared.tail_plain[segment.parity()][lane]),
+      store_bytes(dst + behind,
+                  combined<Config::kCombine>(job.combine, mine, shared.tail_plain[segment.parity()][lane]),
                   bytes);
     });
   }
 
   // What a lane of the finisher adds to the sum: the lengths, or a chunk of the tail.
-  SR_HOST_DEVICE static void add_extra(const Shared& shared, const Segment& segment, const Prep& prep, int lane,
-                                       poly1305::Columns& columns) {
+  SR_HOST_DEVICE static void add_extra(const Shared& shared, const Segment& segment, const Prep& prep,
+                                       int lane, poly1305::Columns& columns) {
     const int tail = static_cast<int>(segment.shape.tail_chunks);
     if (lane > tail) return;
     // [RFC 8439 §2.8] le64 lengths of AAD and ciphertext
-    const Chunk block = lane == tail ? Chunk{{static_cast<std::uint32_t>(kAadBytes), 0, segment.place.payload_bytes, 0}}
-                                     : shared.tail[segment.parity()][lane];
+    const Chunk block =
+        lane == tail ? Chunk{{static_cast<std::uint32_t>(kAadBytes), 0, segment.place.payload_bytes, 0}}
+                     : shared.tail[segment.parity()][lane];
     add_product(columns, poly1305::number_of(block.words[0], block.words[1], block.words[2], block.words[3]),
                 multiplier_of(prep.low[tail - lane]));
   }
@@ -441,8 +462,8 @@ struct ChachaBody {
     return tag;
   }
   SR_HOST_DEVICE static std::uint32_t byte_of(const Chunk& chunk, int b) {
-    const std::uint32_t word = b < 8 ? (b < 4 ? chunk.words[0] : chunk.words[1])
-                                     : (b < 12 ? chunk.words[2] : chunk.words[3]);
+    const std::uint32_t word =
+        b < 8 ? (b < 4 ? chunk.words[0] : chunk.words[1]) : (b < 12 ? chunk.words[2] : chunk.words[3]);
     return (word >> (8 * (b & 3))) & 0xFFu;
   }
 
@@ -459,7 +480,8 @@ struct ChachaBody {
       // Constant time: every byte is compared, and only the whole says anything.
       typename Warp::template Lanes<std::uint32_t> differs;
       warp.step([&](int lane) {
-        differs[lane] = lane < static_cast<int>(kTagBytes) ? warp.window_byte(at + lane) ^ byte_of(tag, lane) : 0u;
+        differs[lane] =
+            lane < static_cast<int>(kTagBytes) ? warp.window_byte(at + lane) ^ byte_of(tag, lane) : 0u;
       });
       const bool refused = warp.any(differs);
       warp.step([&](int lane) {
@@ -507,7 +529,8 @@ struct ChachaBody {
   // Phase i: see the head of this file. `block` may be the group of workers and finisher.
   template <class Block>
   SR_HOST_DEVICE static void phases_of(Block& block, Shared& shared, const SegmentJob& job, const OpView& op,
-                                       const KeyWords& key, Column column, std::uint32_t count, std::uint32_t i) {
+                                       const KeyWords& key, Column column, std::uint32_t count,
+                                       std::uint32_t i) {
     using Warp = typename Block::Warp;
     block.phase([&](Warp& warp) {
       if (warp.index() < kWorkers) {
@@ -523,7 +546,8 @@ struct ChachaBody {
         }
         if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i), i == 0);
       } else if (warp.index() == kFinisher) {
-        if (kDepth == 2 && i >= 1 && i <= count) finish_segment(warp, shared, job, segment_of(job, column, i - 1));
+        if (kDepth == 2 && i >= 1 && i <= count)
+          finish_segment(warp, shared, job, segment_of(job, column, i - 1));
       }
     });
     if (kDepth == 2 || i >= count) return;
@@ -547,7 +571,8 @@ struct ChachaBody {
       block.split(
           kWorkers + 1,
           [&](auto& group) {
-            for (std::uint32_t i = first + 1; i < behind; ++i) phases_of(group, shared, job, op, key, column, count, i);
+            for (std::uint32_t i = first + 1; i < behind; ++i)
+              phases_of(group, shared, job, op, key, column, count, i);
           },
           [&](auto& warp) { prepare_batch(warp, shared, op, key, column, count, first + kBatch); });
     }

@@ -17,14 +17,9 @@ void add_chacha_open_kernel(std::vector<KernelEntry>& list) {
 template <CombineKind kCombine>
 void add_chacha_open(std::vector<KernelEntry>& list) {
   add_chacha_open_kernel<kCombine, 4, 4, 16384, 2>(list);
-  add_chacha_open_kernel<kCombine, 8, 2, 32768, 2>(list);
+  add_chacha_open_kernel<kCombine, 4, 4, 32768, 1>(list);
   add_chacha_open_kernel<kCombine, 8, 2, 65536, 1>(list);
   add_chacha_open_kernel<kCombine, 4, 4, 0, 2>(list);
-  if constexpr (kCombine == CombineKind::sum_f32) {  // to be measured
-    add_chacha_open_kernel<kCombine, 4, 4, 32768, 1>(list);
-    add_chacha_open_kernel<kCombine, 4, 3, 16384, 2>(list);
-    add_chacha_open_kernel<kCombine, 16, 1, 65536, 2>(list);
-  }
 }
 
 }  // namespace sealring::cuda

@@ -11,12 +11,12 @@
 
 namespace sealring::cuda {
 
-inline constexpr std::uint32_t kRowBytes = 64;                     ///< one ChaCha block: a row of 4 chunks
-inline constexpr std::uint32_t kTileChunks = 4 * kLanes;           ///< what a warp does at once: a row a lane
-inline constexpr std::uint32_t kTileBytes = 16 * kTileChunks;      ///< 2 KiB
+inline constexpr std::uint32_t kRowBytes = 64;                 ///< one ChaCha block: a row of 4 chunks
+inline constexpr std::uint32_t kTileChunks = 4 * kLanes;       ///< what a warp does at once: a row a lane
+inline constexpr std::uint32_t kTileBytes = 16 * kTileChunks;  ///< 2 KiB
 
-/// A segment cut into tiles. The first tile is padded in front by rows that do not exist, so that the powers of r of
-/// the last tile do not depend on the length; what is behind the last whole row is the tail.
+/// A segment cut into tiles. The first tile is padded in front by rows that do not exist, so that the powers
+/// of r of the last tile do not depend on the length; what is behind the last whole row is the tail.
 struct Shape {
   std::uint32_t rows;         ///< whole rows
   std::uint32_t tiles;        ///< of rows, the first may be padded
@@ -38,7 +38,8 @@ SR_HOST_DEVICE inline Shape shape_of(std::uint32_t payload_bytes) {
 /// The exponent of a block is 1 + the number of blocks behind it, the block of lengths being the last.
 template <int kWorkers>
 struct SegmentPrep {
-  poly1305::Multiplier stride[4];     ///< r^(128 workers), r^96, r^64, r^32: from tile to tile, and within a tile
+  poly1305::Multiplier
+      stride[4];  ///< r^(128 workers), r^96, r^64, r^32: from tile to tile, and within a tile
   poly1305::Number worker[kWorkers];  ///< r^0, r^128, ...: what lies behind a worker's last tile
   poly1305::Number low[8];            ///< r^1 .. r^8
   poly1305::Number high[5];           ///< r^0, r^8, .. r^32

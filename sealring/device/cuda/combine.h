@@ -1,4 +1,5 @@
-// Combines 16 bytes of accepted plaintext with 16 bytes of the local tensor: the arithmetic of primitives/reductions.h.
+// Combines 16 bytes of accepted plaintext with 16 bytes of the local tensor: the arithmetic of
+// primitives/reductions.h.
 //
 // The three sums of training have a kernel each; everything else shares one that switches at run time.
 #pragma once
@@ -72,13 +73,18 @@ SR_HOST_DEVICE inline Chunk reduce(const Chunk& local, const Chunk& received, st
 template <DType D>
 SR_HOST_DEVICE inline Chunk reduce_by(const CombineOp& op, const Chunk& local, const Chunk& received) {
   switch (op.redop) {
-    case RedOp::none: return received;
-    case RedOp::min: return reduce<D, RedOp::min>(local, received, op.divisor);
-    case RedOp::max: return reduce<D, RedOp::max>(local, received, op.divisor);
-    case RedOp::product: return reduce<D, RedOp::product>(local, received, op.divisor);
+    case RedOp::none:
+      return received;
+    case RedOp::min:
+      return reduce<D, RedOp::min>(local, received, op.divisor);
+    case RedOp::max:
+      return reduce<D, RedOp::max>(local, received, op.divisor);
+    case RedOp::product:
+      return reduce<D, RedOp::product>(local, received, op.divisor);
     case RedOp::sum:
     case RedOp::avg:
-    case RedOp::premul_sum: break;
+    case RedOp::premul_sum:
+      break;
   }
   return reduce<D, RedOp::sum>(local, received, op.divisor);
 }
@@ -87,18 +93,29 @@ SR_HOST_DEVICE inline Chunk reduce_by(const CombineOp& op, const Chunk& local, c
 #if defined(__CUDACC__)
 __noinline__
 #endif
-SR_HOST_DEVICE inline Chunk reduce_any(const CombineOp& op, const Chunk& local, const Chunk& received) {
+    SR_HOST_DEVICE inline Chunk
+    reduce_any(const CombineOp& op, const Chunk& local, const Chunk& received) {
   switch (op.dtype) {
-    case DType::f32: return reduce_by<DType::f32>(op, local, received);
-    case DType::f64: return reduce_by<DType::f64>(op, local, received);
-    case DType::f16: return reduce_by<DType::f16>(op, local, received);
-    case DType::bf16: return reduce_by<DType::bf16>(op, local, received);
-    case DType::i8: return reduce_by<DType::i8>(op, local, received);
-    case DType::i16: return reduce_by<DType::i16>(op, local, received);
-    case DType::i32: return reduce_by<DType::i32>(op, local, received);
-    case DType::i64: return reduce_by<DType::i64>(op, local, received);
-    case DType::u8: return reduce_by<DType::u8>(op, local, received);
-    case DType::boolean: break;
+    case DType::f32:
+      return reduce_by<DType::f32>(op, local, received);
+    case DType::f64:
+      return reduce_by<DType::f64>(op, local, received);
+    case DType::f16:
+      return reduce_by<DType::f16>(op, local, received);
+    case DType::bf16:
+      return reduce_by<DType::bf16>(op, local, received);
+    case DType::i8:
+      return reduce_by<DType::i8>(op, local, received);
+    case DType::i16:
+      return reduce_by<DType::i16>(op, local, received);
+    case DType::i32:
+      return reduce_by<DType::i32>(op, local, received);
+    case DType::i64:
+      return reduce_by<DType::i64>(op, local, received);
+    case DType::u8:
+      return reduce_by<DType::u8>(op, local, received);
+    case DType::boolean:
+      break;
   }
   return reduce_by<DType::boolean>(op, local, received);
 }

@@ -40,7 +40,9 @@ class CudaBulkCipher final : public BulkCipher {
                                           const SecretBytes& iv) override {
     bool known = false;
     for (const KernelEntry& entry : kernel_list()) known = known || entry.suite == kernel_suite(suite);
-    if (!known) return fail(Code::suite, "device.load", "the CUDA device has no kernel for " + std::string(to_string(suite)));
+    if (!known)
+      return fail(Code::suite, "device.load",
+                  "the CUDA device has no kernel for " + std::string(to_string(suite)));
     // The channel counts; the device's own limits are the protocol's, and no rotation inside one key.
     SR_TRY(auto ring, DeviceKeyRing::make(device_, suite, epoch, KeyBudget{}));
     SR_TRY(ring->upload(epoch, key, iv));

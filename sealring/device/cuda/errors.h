@@ -31,16 +31,20 @@ class DeviceGuard {
 inline Result<void> checked(cudaError_t error, const char* doing) {
   if (error == cudaSuccess) return {};
   cudaGetLastError();  // not the next call's
-  const std::string what = std::string(doing) + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error);
+  const std::string what =
+      std::string(doing) + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error);
   if (error == cudaErrorMemoryAllocation)
-    return fail(Code::out_of_memory, "device.cuda", what, "free memory on the device, or use smaller segments");
+    return fail(Code::out_of_memory, "device.cuda", what,
+                "free memory on the device, or use smaller segments");
   return fail(Code::cuda, "device.cuda", what);
 }
 
 inline tl::unexpected<Error> driver_too_old() {
   int driver = 0;
   cudaDriverGetVersion(&driver);
-  const auto text = [](int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); };
+  const auto text = [](int version) {
+    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+  };
   return fail(Code::gpu_unsupported, "device.cuda",
               "the driver serves CUDA " + text(driver) + ", this build needs " + text(CUDART_VERSION),
               "update the driver, or build with an older CUDA toolkit");

@@ -3,8 +3,8 @@
 
 #include <cuda_runtime.h>
 
-#include "sealring/device/cuda/key_state.h"
 #include "sealring/device/cuda/kernel_list.h"
+#include "sealring/device/cuda/key_state.h"
 #include "sealring/device/cuda/user_memory.h"
 
 namespace sealring::cuda {
@@ -21,13 +21,15 @@ struct KernelShared {
 __device__ inline void poison_output(const SegmentJob& job, const Chunk& pattern) {
   const std::uint64_t bytes = payload_bytes_of(job);
   const std::uint64_t chunks = bytes / 16;
-  for (std::uint64_t i = threadIdx.x; i < chunks; i += blockDim.x) store_any(job.combine.dst + i * 16, pattern);
-  if (threadIdx.x == 0) store_bytes(job.combine.dst + chunks * 16, pattern, static_cast<std::uint32_t>(bytes % 16));
+  for (std::uint64_t i = threadIdx.x; i < chunks; i += blockDim.x)
+    store_any(job.combine.dst + i * 16, pattern);
+  if (threadIdx.x == 0)
+    store_bytes(job.combine.dst + chunks * 16, pattern, static_cast<std::uint32_t>(bytes % 16));
 }
 
 template <class Body>
-__device__ inline void leave(const SegmentJob& job, KeyState& state, std::uint32_t descriptor, const Chunk& pattern,
-                             KernelShared<Body>& shared) {
+__device__ inline void leave(const SegmentJob& job, KeyState& state, std::uint32_t descriptor,
+                             const Chunk& pattern, KernelShared<Body>& shared) {
   OpDescriptor& op = state.descriptors[descriptor % kDescriptors];
   if (threadIdx.x == 0) {
     if (shared.op.status == 0 && shared.body.bad.refused != 0 &&
@@ -38,8 +40,8 @@ __device__ inline void leave(const SegmentJob& job, KeyState& state, std::uint32
     __threadfence();
   }
   // [protocol A.6] What held keys, powers and keystream is cleared.
-  std::uint32_t* const secrets = reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(&shared) +
-                                                                  Body::kSecretsFrom);
+  std::uint32_t* const secrets =
+      reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(&shared) + Body::kSecretsFrom);
   constexpr std::uint32_t kWords = (offsetof(KernelShared<Body>, op) - Body::kSecretsFrom) / 4;
   __syncthreads();
   for (std::uint32_t i = threadIdx.x; i < kWords; i += blockDim.x) secrets[i] = 0;
@@ -57,7 +59,8 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
   extern __shared__ __align__(1024) unsigned char raw[];
   KernelShared<Body>& shared = *reinterpret_cast<KernelShared<Body>*>(raw);
 #if __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();  // the next op's prologue may be launched; it waits for the end of this op
+  cudaTriggerProgrammaticLaunchCompletion();  // the next op's prologue may be launched; it waits for the end
+                                              // of this op
   cudaGridDependencySynchronize();            // the prologue is done
 #endif
   static_assert(sizeof(KeyWords) % 4 == 0 && sizeof(OpDescriptor) % 4 == 0 && Body::kThreads >= 128);
@@ -85,7 +88,8 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
 
 /// The list entry of a body.
 template <class Body>
-KernelEntry entry_of(Suite suite, CombineKind combine, std::uint32_t segment_max, std::uint32_t private_step) {
+KernelEntry entry_of(Suite suite, CombineKind combine, std::uint32_t segment_max,
+                     std::uint32_t private_step) {
   KernelEntry out;
   out.suite = suite;
   out.direction = Body::kOpen ? Direction::open : Direction::seal;

@@ -18,8 +18,8 @@ struct KernelEntry {
   Direction direction = Direction::seal;
   CombineKind combine = CombineKind::replace;  ///< open
   std::uint32_t segment_max = 0;               ///< largest segment_bytes it serves
-  std::uint32_t private_step = 0;  ///< open: plaintext waits in private memory, `private_depth` times (segment rounded
-                                   ///< up to this) a block
+  std::uint32_t private_step = 0;  ///< open: plaintext waits in private memory, `private_depth` times
+                                   ///< (segment rounded up to this) a block
   std::uint32_t private_depth = 2;
   unsigned threads = 0;
   unsigned blocks = 1;  ///< resident on a multiprocessor
@@ -28,7 +28,9 @@ struct KernelEntry {
 };
 
 /// The suite whose kernels serve `suite`: chained-gmac is AES-256-GCM in small segments (protocol C.3).
-constexpr Suite kernel_suite(Suite suite) { return suite == Suite::chained_gmac ? Suite::aes_256_gcm : suite; }
+constexpr Suite kernel_suite(Suite suite) {
+  return suite == Suite::chained_gmac ? Suite::aes_256_gcm : suite;
+}
 /// Whether a suite's kernels need a GcmKey.
 constexpr bool suite_has_gcm_key(Suite suite) {
   return kernel_suite(suite) == Suite::aes_256_gcm || suite == Suite::aes_128_gcm;
@@ -39,10 +41,12 @@ std::span<const KernelEntry> kernel_list();
 
 /// The first entry that serves the job on a device whose blocks may have `shared_max` bytes; null: none.
 inline const KernelEntry* pick_kernel(std::span<const KernelEntry> list, Suite suite, Direction direction,
-                                      CombineKind combine, std::uint32_t segment_bytes, std::size_t shared_max) {
+                                      CombineKind combine, std::uint32_t segment_bytes,
+                                      std::size_t shared_max) {
   for (const KernelEntry& entry : list) {
-    if (entry.suite == kernel_suite(suite) && entry.direction == direction && segment_bytes <= entry.segment_max &&
-        entry.shared_bytes <= shared_max && (direction == Direction::seal || entry.combine == combine))
+    if (entry.suite == kernel_suite(suite) && entry.direction == direction &&
+        segment_bytes <= entry.segment_max && entry.shared_bytes <= shared_max &&
+        (direction == Direction::seal || entry.combine == combine))
       return &entry;
   }
   return nullptr;

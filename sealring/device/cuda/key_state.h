@@ -1,8 +1,9 @@
 // Keys, epochs and numbers on the device: the one authority for them, for eager and for replayed ops alike.
 //
-// KeyState lies in private device memory (never a kernel argument, never constant memory). A prologue of one thread
-// reserves an op's numbers and writes its descriptor, which is all that the op's blocks read; the op's last block out
-// is its epilogue [protocol A.3, "On CUDA"]. The functions here run on the host too, where tests drive them.
+// KeyState lies in private device memory (never a kernel argument, never constant memory). A prologue of one
+// thread reserves an op's numbers and writes its descriptor, which is all that the op's blocks read; the op's
+// last block out is its epilogue [protocol A.3, "On CUDA"]. The functions here run on the host too, where
+// tests drive them.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +48,9 @@ struct OpRequest {
 struct OpDescriptor {
   OpView view;
   std::uint32_t slot;
-  std::uint32_t status;       ///< a Code; 0: go
-  std::uint32_t holds;        ///< this op holds in_use
-  std::uint32_t frees;        ///< 1 + slot that its epilogue marks free
+  std::uint32_t status;  ///< a Code; 0: go
+  std::uint32_t holds;   ///< this op holds in_use
+  std::uint32_t frees;   ///< 1 + slot that its epilogue marks free
   std::uint32_t blocks_out;
 };
 
@@ -66,7 +67,8 @@ struct KeyState {
 };
 
 /// Returns the old value.
-SR_HOST_DEVICE inline std::uint32_t exchange_if(std::uint32_t& at, std::uint32_t expected, std::uint32_t value) {
+SR_HOST_DEVICE inline std::uint32_t exchange_if(std::uint32_t& at, std::uint32_t expected,
+                                                std::uint32_t value) {
 #if defined(__CUDA_ARCH__)
   return atomicCAS(&at, expected, value);
 #else
@@ -78,7 +80,8 @@ SR_HOST_DEVICE inline std::uint32_t exchange_if(std::uint32_t& at, std::uint32_t
 
 SR_HOST_DEVICE constexpr std::uint32_t status_of(Code code) { return static_cast<std::uint32_t>(code); }
 
-/// All that the prologue decides by, read at once: each further dependent read would cost the small messages a microsecond.
+/// All that the prologue decides by, read at once: each further dependent read would cost the small messages
+/// a microsecond.
 struct StateView {
   std::uint32_t verdict;
   Epoch epoch;

@@ -1,5 +1,3 @@
-#include "sealring/device/cuda/launch.h"
-
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -9,12 +7,14 @@
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/aes_key.h"
 #include "sealring/device/cuda/errors.h"
+#include "sealring/device/cuda/launch.h"
 
 namespace sealring::cuda {
 namespace {
 
-// [protocol A.3] The prologue: its own launch of one thread. It lets the op's kernel be launched meanwhile; that one
-// waits for the end of this one before it reads anything, as this one waits for whatever is before it in the stream.
+// [protocol A.3] The prologue: its own launch of one thread. It lets the op's kernel be launched meanwhile;
+// that one waits for the end of this one before it reads anything, as this one waits for whatever is before
+// it in the stream.
 __global__ void prologue(KeyState* const state, const OpRequest request) {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
@@ -81,13 +81,16 @@ Result<std::unique_ptr<DeviceKeyRing>> DeviceKeyRing::make(unsigned device, Suit
   out->suite_ = suite;
   out->device_ = device;
   int value = 0;
-  SR_TRY(checked(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(device)), "query"));
-  out->multiprocessors_ = static_cast<unsigned>(value);
-  SR_TRY(checked(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
+  SR_TRY(checked(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(device)),
                  "query"));
+  out->multiprocessors_ = static_cast<unsigned>(value);
+  SR_TRY(checked(
+      cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
+      "query"));
   out->shared_max_ = static_cast<std::size_t>(value);
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(KeyState)), "key state"));
-  if (suite_has_gcm_key(suite)) SR_TRY(checked(cudaMalloc(&out->gcm_keys_, kSlots * sizeof(GcmKey)), "key state"));
+  if (suite_has_gcm_key(suite))
+    SR_TRY(checked(cudaMalloc(&out->gcm_keys_, kSlots * sizeof(GcmKey)), "key state"));
   KeyState state{};
   state.budget = budget;
   state.epoch = first_epoch;
@@ -101,7 +104,8 @@ Result<void> DeviceKeyRing::upload_gcm_key(Epoch epoch, const SecretBytes& key) 
   std::size_t room = memory.size();
   auto* const made = ::new (std::align(alignof(GcmKey), sizeof(GcmKey), at, room)) GcmKey;
   make_gcm_key({key.data(), key.size()}, *made);
-  return checked(cudaMemcpy(gcm_keys_ + epoch % kSlots, made, sizeof *made, cudaMemcpyHostToDevice), "key upload");
+  return checked(cudaMemcpy(gcm_keys_ + epoch % kSlots, made, sizeof *made, cudaMemcpyHostToDevice),
+                 "key upload");
 }
 
 Result<void> DeviceKeyRing::upload(Epoch epoch, const SecretBytes& key, const SecretBytes& iv) {
@@ -133,7 +137,8 @@ Result<void> DeviceKeyRing::verdict(void* stream) const {
   const auto native = static_cast<cudaStream_t>(stream);
   std::uint32_t words[2] = {};
   static_assert(offsetof(KeyState, bad_segment) == offsetof(KeyState, verdict) + 4);
-  SR_TRY(checked(cudaMemcpyAsync(words, &state_->verdict, sizeof words, cudaMemcpyDeviceToHost, native), "verdict"));
+  SR_TRY(checked(cudaMemcpyAsync(words, &state_->verdict, sizeof words, cudaMemcpyDeviceToHost, native),
+                 "verdict"));
   SR_TRY(checked(cudaStreamSynchronize(native), "verdict"));
   if (words[0] == 0) return {};
   Error error;
@@ -160,18 +165,20 @@ Result<void> DeviceKeyRing::reserve_private_tiles(std::uint64_t bytes) {
   return {};
 }
 
-Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction, OpRequest numbers, void* stream,
-                                    const KernelEntry* entry) {
+Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction, OpRequest numbers,
+                                    void* stream, const KernelEntry* entry) {
   const DeviceGuard guard(device_);
   SR_TRY(check_aligned(given));
   SegmentJob job = given;
   const CombineOp& combine = job.combine;
   const CombineKind kind = combine_kind(combine.redop, combine.dtype, combine.divisor);
-  const auto largest = static_cast<std::uint32_t>(std::min<std::uint64_t>(job.layout.segment_bytes, payload_bytes_of(job)));
+  const auto largest =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(job.layout.segment_bytes, payload_bytes_of(job)));
   if (entry == nullptr) entry = pick_kernel(kernel_list(), suite_, direction, kind, largest, shared_max_);
-  if (entry == nullptr)
-    return fail(Code::unsupported, "device.cuda", "no kernel for segments of " + std::to_string(largest) +
-                                                      " bytes of suite " + std::string(to_string(suite_)));
+  if (entry == nullptr || largest > entry->segment_max)
+    return fail(Code::unsupported, "device.cuda",
+                "no kernel for segments of " + std::to_string(largest) + " bytes of suite " +
+                    std::string(to_string(suite_)));
   unsigned columns = std::min(job.segments, entry->blocks * multiprocessors_);
   if (columns_ != 0) columns = std::min(columns, columns_);
   if (entry->private_step != 0) {
@@ -197,7 +204,8 @@ Result<void> prepare_device(unsigned device) {
   if (found == cudaErrorInsufficientDriver) return driver_too_old();
   if (found != cudaSuccess || device >= static_cast<unsigned>(count))
     return fail(Code::gpu_absent, "device.cuda",
-                "CUDA device " + std::to_string(device) + " was asked for, this process sees " + std::to_string(count) +
+                "CUDA device " + std::to_string(device) + " was asked for, this process sees " +
+                    std::to_string(count) +
                     (found == cudaSuccess ? "" : std::string(" (") + cudaGetErrorString(found) + ")"));
   const DeviceGuard guard(device);
   cudaDeviceProp properties{};

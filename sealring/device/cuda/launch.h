@@ -1,5 +1,5 @@
-// The CUDA device below BulkCipher: keys in device memory, and ops enqueued on a stream whose numbers the device
-// gives out itself, so that they may be captured into a graph and replayed.
+// The CUDA device below BulkCipher: keys in device memory, and ops enqueued on a stream whose numbers the
+// device gives out itself, so that they may be captured into a graph and replayed.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace sealring::cuda {
 
-/// The state of one key chain on one device: up to four epochs, counters, verdict. Cleared when destroyed, which waits
-/// for the device. Not thread-safe; the device itself refuses two ops at once (SEQ_REUSE_GUARD).
+/// The state of one key chain on one device: up to four epochs, counters, verdict. Cleared when destroyed,
+/// which waits for the device. Not thread-safe; the device itself refuses two ops at once (SEQ_REUSE_GUARD).
 class DeviceKeyRing {
  public:
   ~DeviceKeyRing();
@@ -23,14 +23,15 @@ class DeviceKeyRing {
   /// `first_epoch` is the epoch of the first op. Errors: OUT_OF_MEMORY, CUDA.
   static Result<std::unique_ptr<DeviceKeyRing>> make(unsigned device, Suite suite, Epoch first_epoch,
                                                      const KeyBudget& budget);
-  /// Fills the slot epoch mod 4 and sets it live last. The slot must be empty or free. Errors: INVALID_ARGUMENT
-  /// (sizes; slot in use), CUDA.
+  /// Fills the slot epoch mod 4 and sets it live last. The slot must be empty or free. Errors:
+  /// INVALID_ARGUMENT (sizes; slot in use), CUDA.
   Result<void> upload(Epoch epoch, const SecretBytes& key, const SecretBytes& iv);
-  /// The device's verdict, by an ordinary copy behind everything enqueued on `stream` (a cudaStream_t) so far.
+  /// The device's verdict, by an ordinary copy behind everything enqueued on `stream` (a cudaStream_t) so
+  /// far.
   Result<void> verdict(void* stream) const;
 
-  /// What an op does is in `job` and `numbers`; it joins the order of `stream`. `entry` null: the preferred kernel.
-  /// Errors: UNSUPPORTED (no kernel for this job), INVALID_ARGUMENT (alignment), OUT_OF_MEMORY, CUDA.
+  /// What an op does is in `job` and `numbers`; it joins the order of `stream`. `entry` null: the preferred
+  /// kernel. Errors: UNSUPPORTED (no kernel for this job), INVALID_ARGUMENT (alignment), OUT_OF_MEMORY, CUDA.
   Result<void> enqueue(const SegmentJob& job, Direction direction, OpRequest numbers, void* stream,
                        const KernelEntry* entry = nullptr);
 
@@ -59,7 +60,8 @@ class DeviceKeyRing {
   std::uint64_t private_bytes_ = 0;
 };
 
-/// Loads every kernel of this build and checks that the device can run them. Errors: GPU_ABSENT, GPU_UNSUPPORTED, CUDA.
+/// Loads every kernel of this build and checks that the device can run them. Errors: GPU_ABSENT,
+/// GPU_UNSUPPORTED, CUDA.
 Result<void> prepare_device(unsigned device);
 
 }  // namespace sealring::cuda

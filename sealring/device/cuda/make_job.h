@@ -8,7 +8,8 @@
 
 namespace sealring::cuda {
 
-/// `context` describes the job's first segment, as in device/bulk_cipher.h. Pointers are the caller's to fill in.
+/// `context` describes the job's first segment, as in device/bulk_cipher.h. Pointers are the caller's to fill
+/// in.
 inline SegmentJob segment_job_of(Suite suite, RecordContext context, const RecordLayout& layout,
                                  std::uint32_t segments) {
   SegmentJob out;

@@ -1,4 +1,5 @@
-// What a kernel is told: plain structs without secrets, passed by value. Keys and numbers come from device state.
+// What a kernel is told: plain structs without secrets, passed by value. Keys and numbers come from device
+// state.
 #pragma once
 
 #include <cstddef>
@@ -27,19 +28,21 @@ struct CombineOp {
   std::uint32_t divisor = 1;
 };
 
-/// `segments` consecutive segments of a record, beginning with number `first_segment` of it. All pointers point at the
-/// first of them. `wire` is aligned to 16 bytes and `segment_bytes` a multiple of 16 (unless it is the only segment).
+/// `segments` consecutive segments of a record, beginning with number `first_segment` of it. All pointers
+/// point at the first of them. `wire` is aligned to 16 bytes and `segment_bytes` a multiple of 16 (unless it
+/// is the only segment).
 struct SegmentJob {
   AadTemplate aad;
   RecordLayout layout;
   std::uint32_t first_segment = 0;
   std::uint32_t segments = 1;
   std::uint32_t elements_per_segment = 0;
-  std::uint64_t element_offset = 0;       ///< of the job's first segment
-  const std::byte* plaintext = nullptr;   ///< seal: input, any alignment
-  std::byte* wire = nullptr;              ///< seal: output; open: input, untrusted
-  CombineOp combine;                      ///< open
-  std::byte* private_tiles = nullptr;     ///< open of large segments: scratch in private memory, see chacha_body.h
+  std::uint64_t element_offset = 0;      ///< of the job's first segment
+  const std::byte* plaintext = nullptr;  ///< seal: input, any alignment
+  std::byte* wire = nullptr;             ///< seal: output; open: input, untrusted
+  CombineOp combine;                     ///< open
+  std::byte* private_tiles =
+      nullptr;  ///< open of large segments: scratch in private memory, see chacha_body.h
 };
 
 /// What the prologue decided for the whole op: the only source of numbers [protocol A.3].
@@ -87,8 +90,8 @@ SR_HOST_DEVICE inline std::uint32_t byte_swapped(std::uint32_t x) {
   return (x >> 24) | ((x >> 8) & 0xFF00u) | ((x << 8) & 0xFF0000u) | (x << 24);
 }
 
-/// The i-th 16 bytes of the AAD of the job's k-th segment. [protocol C.3] epoch at 4, seq at 24, segment at 44,
-/// payload_bytes at 52, element offset at 64.
+/// The i-th 16 bytes of the AAD of the job's k-th segment. [protocol C.3] epoch at 4, seq at 24, segment at
+/// 44, payload_bytes at 52, element offset at 64.
 SR_HOST_DEVICE inline Chunk aad_chunk(const SegmentJob& job, const OpView& op, std::uint32_t k, int i) {
   Chunk out = job.aad.chunks[i];
   const std::uint64_t offset = job.element_offset + static_cast<std::uint64_t>(k) * job.elements_per_segment;

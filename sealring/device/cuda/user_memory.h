@@ -20,7 +20,9 @@ SR_HOST_DEVICE inline std::uint32_t misalignment(const void* at) {
 
 /// An aligned chunk.
 SR_HOST_DEVICE inline Chunk load_aligned(const std::byte* at) { return *reinterpret_cast<const Chunk*>(at); }
-SR_HOST_DEVICE inline void store_aligned(std::byte* at, const Chunk& value) { *reinterpret_cast<Chunk*>(at) = value; }
+SR_HOST_DEVICE inline void store_aligned(std::byte* at, const Chunk& value) {
+  *reinterpret_cast<Chunk*>(at) = value;
+}
 
 /// `bytes` (0..16) bytes from `at`, zero-filled, one by one.
 SR_HOST_DEVICE inline Chunk load_bytes(const std::byte* at, std::uint32_t bytes) {
@@ -79,7 +81,8 @@ SR_HOST_DEVICE inline Chunk funnel(const Chunk& low, const Chunk& high, std::uin
   return out;
 }
 
-/// The 16 bytes at `at`, inside `memory`, at any alignment: two aligned chunks where both lie inside, else bytes.
+/// The 16 bytes at `at`, inside `memory`, at any alignment: two aligned chunks where both lie inside, else
+/// bytes.
 SR_HOST_DEVICE inline Chunk load_any(const ConstUserMemory& memory, const std::byte* at) {
   const std::uint32_t shift = misalignment(at);
   if (shift == 0) return load_aligned(at);
