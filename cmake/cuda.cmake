@@ -21,6 +21,8 @@ foreach(folder ${expected_include})
   endif()
 endforeach()
 
+set(cuda_options -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wno-unknown-pragmas)
+set(cuda_definitions "-DSEALRING_CUDA_ARCHITECTURES=\"sm_${cuda_names}\"")
 file(GLOB cuda_sources CONFIGURE_DEPENDS sealring/device/cuda/*.cu)
 file(GLOB cuda_host_sources CONFIGURE_DEPENDS sealring/device/cuda/*.cc)
 foreach(source ${cuda_sources})
@@ -28,10 +30,8 @@ foreach(source ${cuda_sources})
   set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.o)
   add_custom_command(
     OUTPUT ${object}
-    COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} -c ${source} -o ${object}
-            -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wno-unknown-pragmas ${cuda_gencode}
-            -Xptxas=-v -MD -MF ${object}.d ${cuda_includes}
-            "-DSEALRING_CUDA_ARCHITECTURES=\"sm_${cuda_names}\""
+    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -c ${source} -o ${object} ${cuda_options} ${cuda_gencode}
+            ${cuda_includes} ${cuda_definitions} -MD -MF ${object}.d
     DEPENDS ${source}
     DEPFILE ${object}.d
     VERBATIM
