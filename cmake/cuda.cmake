@@ -21,7 +21,8 @@ foreach(folder ${expected_include})
   endif()
 endforeach()
 
-set(cuda_options -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wno-unknown-pragmas)
+set(cuda_options -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr
+                 -Xcompiler=-fPIC,-Wall,-Wno-unknown-pragmas)
 set(cuda_definitions "-DSEALRING_CUDA_ARCHITECTURES=\"sm_${cuda_names}\"")
 file(GLOB cuda_sources CONFIGURE_DEPENDS sealring/device/cuda/*.cu)
 file(GLOB cuda_host_sources CONFIGURE_DEPENDS sealring/device/cuda/*.cc)
