@@ -10,7 +10,7 @@ namespace sealring::cuda {
 template <CombineKind kCombine>
 void add_aes_open(std::vector<KernelEntry>& list) {
   using InShared = AesBody<AesConfig<Direction::open, 32768, kCombine>>;
-  using InPrivate = AesBody<AesConfig<Direction::open, 0, kCombine, 2>>;
+  using InPrivate = AesBody<AesConfig<Direction::open, 0, kCombine>>;
   for (const Suite suite : {Suite::aes_256_gcm, Suite::aes_128_gcm}) {
     list.push_back(entry_of<InShared>(suite, kCombine, 32768, 0));
     KernelEntry last = entry_of<InPrivate>(suite, kCombine, 1u << 27, InPrivate::kStep);
