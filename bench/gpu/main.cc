@@ -104,16 +104,14 @@ class Bench {
     SegmentJob job = segment_job_of(entry.suite, context, layout, layout.segments());
     job.plaintext = tensor_ + options.shift;
     job.wire = wire_;
-    OpRequest numbers;
-    numbers.numbers = Numbers::open_at;
+    OpRequest numbers;  // the device's own
     if (entry.direction == Direction::open) {  // first a record to open
       must(ring->enqueue(job, Direction::seal, numbers, stream_));
       must(ring->verdict(stream_));
+      numbers.numbers = Numbers::open_at;  // epoch 0, number 0, again and again
       job.combine = combine_of(entry.combine);
       job.combine.dst = out_ + options.shift;
       job.combine.local = job.combine.dst;
-    } else {
-      numbers.numbers = Numbers::seal_next;
     }
     const auto once = [&] { must(ring->enqueue(job, entry.direction, numbers, stream_, &entry)); };
     double time = 0;

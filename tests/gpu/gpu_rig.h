@@ -70,11 +70,14 @@ inline OpRequest named(const Record& record) {
   return out;
 }
 
-/// Seals on the device; gives the wire. `open_at` numbers let a test name any number: the kernel does not
-/// mind.
+/// Seals on the device; gives the wire. The record's numbers are random: the device's counter is moved there.
 inline Bytes sealed_on_gpu(const Record& record, std::size_t shift, const KernelEntry* entry = nullptr,
                            unsigned columns = 0) {
-  const auto ring = ring_of(record);
+  const auto ring = ring_of(record, KeyBudget{~0ull, ~0ull, ~0ull, ~0ull, ~0ull});
+  const std::uint64_t first = record.op.first_number;
+  EXPECT_EQ(cudaMemcpy(&ring->state()->segments, &first, sizeof first, cudaMemcpyHostToDevice), cudaSuccess);
+  OpRequest numbers = named(record);
+  numbers.numbers = Numbers::seal_at;
   ring->limit_columns(columns);
   DeviceMemory in(record.plaintext.size(), shift);
   DeviceMemory wire(record.wire.size());
@@ -83,7 +86,7 @@ inline Bytes sealed_on_gpu(const Record& record, std::size_t shift, const Kernel
   job.plaintext = in.data();
   job.wire = wire.data();
   job.combine.dtype = record.context.dtype;
-  const auto enqueued = ring->enqueue(job, Direction::seal, named(record), nullptr, entry);
+  const auto enqueued = ring->enqueue(job, Direction::seal, numbers, nullptr, entry);
   EXPECT_TRUE(enqueued) << enqueued.error().message();
   const auto verdict = ring->verdict(nullptr);
   EXPECT_TRUE(verdict) << verdict.error().message();

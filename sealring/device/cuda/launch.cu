@@ -167,6 +167,9 @@ Result<void> DeviceKeyRing::reserve_private_tiles(std::uint64_t bytes) {
 
 Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction, OpRequest numbers,
                                     void* stream, const KernelEntry* entry) {
+  // Only a reserved number seals. [protocol A.3]
+  const bool reserves = numbers.numbers == Numbers::seal_next || numbers.numbers == Numbers::seal_at;
+  SR_CHECK((direction == Direction::seal) == reserves, "numbers", static_cast<int>(numbers.numbers));
   const DeviceGuard guard(device_);
   SR_TRY(check_aligned(given));
   SegmentJob job = given;
