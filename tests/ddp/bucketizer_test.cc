@@ -77,8 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Model{"resnet50", 25'557'032, 5, 2}, Model{"resnet101", 44'549'160, 8, 2},
                     Model{"bert-base", 109'483'778, 14, 2}, Model{"bert-large", 335'143'938, 38, 4},
                     Model{"gpt2-large", 774'030'080, 109, 8}, Model{"gpt2-xl", 1'557'611'200, 145, 15}),
-    [](const auto& info) {
-      std::string name = info.param.id;
+    [](const auto& tested) {
+      std::string name = tested.param.id;
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
