@@ -20,12 +20,14 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   sealring bench all_reduce --ranks 2 -b 1K -e 64M -f 4          plain and aes-256-gcm, interleaved
   sealring bench all_reduce --ranks 2 --suite all -b 16M -e 16M  every suite at one size
-  sealring bench all_reduce --suite gloo,plain,aes-256-gcm --pin next to PyTorch's Gloo, ranks pinned to cores
+  sealring bench all_reduce --suite gloo,plain,aes-256-gcm --pin next to PyTorch's Gloo, ranks pinned to
+  cores
   sealring bench all_gather --ranks 4 --dtype bf16 --algorithm ring,one-hop
   sealring bench --targets --json targets.json                   this project's speed targets, judged
   SEALRING_JOB_KEY_FILE=job.key torchrun --no-python --nproc-per-node 2 sealring bench all_reduce
 
-With --ranks the ranks are processes of this machine that share a throwaway job key. Without it, RANK, WORLD_SIZE,
+With --ranks the ranks are processes of this machine that share a throwaway job key. Without it, RANK,
+WORLD_SIZE,
 MASTER_ADDR and MASTER_PORT (as torchrun sets them) place this process in a job, whose key comes from
 SEALRING_JOB_KEY_FILE. Busbw factors are those that nccl-tests derives in doc/PERFORMANCE.md.
 

@@ -1,6 +1,8 @@
-"""Draws a study's report as one self-contained HTML page: `python3 -m sealring.plots report.json -o report.html`.
+"""Draws a study's report as one self-contained HTML page: `python3 -m sealring.plots report.json -o
+report.html`.
 
-The input is what `sealring report` makes of a results file: sections of text, tables and charts. Charts are Vega-Lite
+The input is what `sealring report` makes of a results file: sections of text, tables and charts. Charts
+are Vega-Lite
 pictures, turned into SVG inside the page, so that it needs neither network nor scripts.
 """
 
@@ -25,17 +27,19 @@ body { font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; color: #1d1d1f; back
        max-width: 68rem; margin: 2rem auto; padding: 0 1.2rem; }
 h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .4rem; }
 .subtitle { color: #66686c; margin-top: 0; }
-nav { margin: 1rem 0; font-size: .9rem; } nav a { margin-right: 1rem; color: #4c78a8; text-decoration: none; }
+nav { margin: 1rem 0; font-size: .9rem; } nav a { margin-right: 1rem; color: #4c78a8; text-decoration:
+none; }
 .short p { font-size: 1.02rem; border-left: 3px solid #4c78a8; padding-left: .8rem; }
 .scroll { overflow-x: auto; margin-top: 1rem; }
 table { border-collapse: collapse; font-size: .84rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .28rem .7rem; text-align: right; border-bottom: 1px solid #e4e4e7; white-space: nowrap; }
+th, td { padding: .28rem .6rem; text-align: right; border-bottom: 1px solid #e4e4e7; white-space: nowrap; }
 th { font-weight: 600; border-bottom: 2px solid #c9c9ce; }
 th:first-child, td:first-child, td.text, th.text { text-align: left; } td.text { white-space: normal; }
 tr:hover td { background: #f6f8fb; }
 .note { color: #66686c; font-size: .8rem; max-width: 60rem; }
 .tag { border-radius: .7rem; padding: 0 .5rem; font-size: .76rem; background: #e8eef6; }
-.tag.emulated { background: #fdebd3; } .tag.quoted { background: #f0e6f2; } .tag.predicted { background: #e9f3e8; }
+.tag.emulated { background: #fdebd3; } .tag.quoted { background: #f0e6f2; } .tag.predicted { background:
+#e9f3e8; }
 figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
 """
 
@@ -59,14 +63,19 @@ def slowdown(data: list[dict]):
 
     def one(part):
         y = alt.Y("engine:N", sort=order, title=None, axis=alt.Axis(labelLimit=260))
-        colour = alt.Color("baseline:N", title=None, scale=alt.Scale(range=COLOURS), legend=alt.Legend(orient="bottom"))
+        colour = alt.Color(
+            "baseline:N", title=None, scale=alt.Scale(range=COLOURS), legend=alt.Legend(orient="bottom")
+        )
         offset = alt.YOffset("baseline:N")
         x = alt.X("ratio:Q", title="time over the baseline's", scale=alt.Scale(zero=False))
         pale = alt.condition("datum.noisy", alt.value(0.45), alt.value(1))
-        one_line = alt.Chart(alt.Data(values=[{"x": 1}])).mark_rule(strokeDash=[4, 4], color="#888").encode(x="x:Q")
+        one_line = (
+            alt.Chart(alt.Data(values=[{"x": 1}])).mark_rule(strokeDash=[4, 4], color="#888").encode(x="x:Q")
+        )
         bars = alt.Chart(part).transform_filter("datum.low != null").mark_rule(strokeWidth=2)
         bars = bars.encode(y=y, yOffset=offset, x="low:Q", x2="high:Q", color=colour, opacity=pale)
-        hollow = alt.condition("datum.origin == 'emulated'", alt.value("#fff"), colour)
+        filled = alt.Fill("baseline:N", scale=alt.Scale(range=COLOURS), legend=None)
+        hollow = alt.condition("datum.origin == 'emulated'", alt.value("#fff"), filled)
         dots = alt.Chart(part).mark_point(size=60, filled=False, strokeWidth=2)
         dots = dots.encode(y=y, yOffset=offset, x=x, color=colour, fill=hollow, opacity=pale)
         return alt.layer(one_line, bars, dots).properties(width=260, height=34 * len(order))
@@ -84,8 +93,13 @@ def breakdown(data: list[dict]):
             .encode(
                 y=alt.Y("engine:N", sort=order, title=None, axis=alt.Axis(labelLimit=260)),
                 x=alt.X("ms:Q", stack="zero", title="ms an iteration"),
-                color=alt.Color("part:N", sort=PARTS, title=None, legend=alt.Legend(orient="bottom"),
-                                scale=alt.Scale(domain=PARTS, range=PART_COLOURS)),
+                color=alt.Color(
+                    "part:N",
+                    sort=PARTS,
+                    title=None,
+                    legend=alt.Legend(orient="bottom"),
+                    scale=alt.Scale(domain=PARTS, range=PART_COLOURS),
+                ),
                 order=alt.Order("part:N"),
                 opacity=alt.condition("datum.origin == 'emulated'", alt.value(0.55), alt.value(1)),
             )
@@ -101,10 +115,19 @@ def buckets(data: list[dict]):
             alt.Chart(part)
             .mark_line(point=True)
             .encode(
-                x=alt.X("cap:Q", scale=alt.Scale(type="log"), title="bucket cap, MiB",
-                        axis=alt.Axis(values=sorted({point["cap"] for point in data}), format="~g")),
+                x=alt.X(
+                    "cap:Q",
+                    scale=alt.Scale(type="log"),
+                    title="bucket cap, MiB",
+                    axis=alt.Axis(values=sorted({point["cap"] for point in data}), format="~g"),
+                ),
                 y=alt.Y("ms:Q", scale=alt.Scale(zero=False), title="ms an iteration"),
-                color=alt.Color("engine:N", title=None, scale=alt.Scale(range=COLOURS), legend=alt.Legend(orient="bottom")),
+                color=alt.Color(
+                    "engine:N",
+                    title=None,
+                    scale=alt.Scale(range=COLOURS),
+                    legend=alt.Legend(orient="bottom"),
+                ),
             )
             .properties(width=300, height=220)
         )
@@ -113,8 +136,12 @@ def buckets(data: list[dict]):
 
 
 def counts(data: list[dict]):
-    law = [{"ranks": n / 4, "series": "4k(n-1), predicted", "operations": 20 * (n / 4 - 1)} for n in range(8, 33)]
-    colour = alt.Color("series:N", title=None, scale=alt.Scale(range=COLOURS), legend=alt.Legend(orient="bottom"))
+    law = [
+        {"ranks": n / 4, "series": "4k(n-1), predicted", "operations": 20 * (n / 4 - 1)} for n in range(8, 33)
+    ]
+    colour = alt.Color(
+        "series:N", title=None, scale=alt.Scale(range=COLOURS), legend=alt.Legend(orient="bottom")
+    )
     x = alt.X("ranks:Q", title="ranks", axis=alt.Axis(values=[2, 3, 4, 8]))
     y = alt.Y("operations:Q", title="crypto operations of a rank, k = 5")
     line = alt.Chart(alt.Data(values=law)).mark_line(strokeDash=[4, 4]).encode(x=x, y=y, color=colour)
@@ -127,18 +154,30 @@ def quoted(data: list[dict]):
     return (
         alt.Chart(alt.Data(values=data), title="published factors (quoted; other GPUs, emulated)")
         .mark_bar(color="#b279a2", opacity=0.6)
-        .encode(y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=260)),
-                x=alt.X("value:Q", title="factor, logarithmic", scale=alt.Scale(type="log", domainMin=1)))
+        .encode(
+            y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=260)),
+            x=alt.X("value:Q", title="factor, logarithmic", scale=alt.Scale(type="log", domainMin=1)),
+        )
         .properties(width=420, height=22 * len(order))
     )
 
 
-CHARTS = {"slowdown": slowdown, "breakdown": breakdown, "buckets": buckets, "counts": counts, "quoted": quoted}
+CHARTS = {
+    "slowdown": slowdown,
+    "breakdown": breakdown,
+    "buckets": buckets,
+    "counts": counts,
+    "quoted": quoted,
+}
 ORIGINS = ("measured", "emulated", "predicted", "quoted")
 
 
 def chart_svg(kind: str, data: list[dict]) -> str:
-    chart = CHARTS[kind](data).configure_view(stroke="#e4e4e7").configure_axis(gridColor="#f0f0f2", labelFontSize=12)
+    chart = (
+        CHARTS[kind](data)
+        .configure_view(stroke="#e4e4e7")
+        .configure_axis(gridColor="#f0f0f2", labelFontSize=12)
+    )
     return vl_convert.vegalite_to_svg(chart.to_dict())
 
 
@@ -155,14 +194,21 @@ def is_prose(table: dict, column: int) -> bool:
 
 def table_html(table: dict) -> str:
     wide = [is_prose(table, column) for column in range(len(table["columns"]))]
-    head = "".join(f'<th{" class=text" if w else ""}>{html.escape(c)}</th>' for c, w in zip(table["columns"], wide))
+    head = "".join(
+        f"<th{' class=text' if w else ''}>{html.escape(c)}</th>" for c, w in zip(table["columns"], wide)
+    )
     rows = "".join("<tr>" + "".join(cell(c, w) for c, w in zip(row, wide)) + "</tr>" for row in table["rows"])
     note = f'<p class="note">{html.escape(table["note"])}</p>' if table["note"] else ""
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
+    )
 
 
 def section_html(number: int, section: dict) -> str:
-    out = [f'<section id="s{number}"{" class=short" if number == 0 else ""}><h2>{html.escape(section["title"])}</h2>']
+    out = [
+        f'<section id="s{number}" class="{"short" if number == 0 else ""}">'
+        f"<h2>{html.escape(section['title'])}</h2>"
+    ]
     out += [f"<p>{html.escape(text)}</p>" for text in section["paragraphs"]]
     if section["chart"] in CHARTS and section["data"]:
         out.append(f"<figure>{chart_svg(section['chart'], section['data'])}</figure>")
@@ -177,7 +223,8 @@ def page(report: dict) -> str:
     title, subtitle = html.escape(report["title"]), html.escape(report["subtitle"])
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head><body>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style>'
+        f"</head><body>"
         f'<h1>{title}</h1><p class="subtitle">{subtitle}</p><nav>{links}</nav>\n{body}\n</body></html>\n'
     )
 

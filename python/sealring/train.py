@@ -1,6 +1,7 @@
 """Workers of `sealring study` and of the Gloo rows of `sealring bench`: they train, C++ drives.
 
-Started by the tool, one process a rank; commands come as lines on standard input, answers leave as lines on standard
+Started by the tool, one process a rank; commands come as lines on standard input, answers leave as lines
+on standard
 output. `python3 -m sealring.train --help` names the options; there is no use for it by hand.
 """
 
@@ -19,15 +20,18 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-# --- models: plain torch, sized for 0.05 to 0.12 s an iteration on one core ---------------------------------------
+# --- models: plain torch, sized for 0.05 to 0.12 s an iteration on one core ----------------------------
 
 
 class ResidualBlock(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(),
-            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs),
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(outputs),
         )
         same = stride == 1 and inputs == outputs
         self.skip = nn.Identity() if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
@@ -37,13 +41,19 @@ class ResidualBlock(nn.Module):
 
 
 class SmallResNet(nn.Sequential):
-    """A residual network for 16x16 pictures: few, wide, low-resolution stages, so that gradients weigh something."""
+    """A residual network for 16x16 pictures: few, wide stages, so that its gradients weigh something."""
 
     def __init__(self):
-        stages = [ResidualBlock(48, 48, 1), ResidualBlock(48, 96, 2), ResidualBlock(96, 192, 2),
-                  ResidualBlock(192, 384, 2), ResidualBlock(384, 384, 1)]
+        stages = [
+            ResidualBlock(48, 48, 1),
+            ResidualBlock(48, 96, 2),
+            ResidualBlock(96, 192, 2),
+            ResidualBlock(192, 384, 2),
+            ResidualBlock(384, 384, 1),
+        ]
         head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(384, 100)]
-        super().__init__(nn.Conv2d(3, 48, 3, 1, 1, bias=False), nn.BatchNorm2d(48), nn.ReLU(), *stages, *head)
+        super().__init__(nn.Conv2d(3, 48, 3, 1, 1, bias=False), nn.BatchNorm2d(48), nn.ReLU(), *stages,
+        *head)
 
 
 class TransformerBlock(nn.Module):
@@ -87,7 +97,8 @@ MODELS = {
 def make_batch(model: str, batch: int, rank: int):
     source = torch.Generator().manual_seed(1000 + rank)
     if model == "resnet":
-        return torch.randn(batch, 3, 16, 16, generator=source), torch.randint(100, (batch,), generator=source)
+        return torch.randn(batch, 3, 16, 16, generator=source), torch.randint(100, (batch,),
+        generator=source)
     tokens = torch.randint(4096, (batch, 65), generator=source)
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
@@ -96,7 +107,7 @@ def loss_of(logits, target):
     return nn.functional.cross_entropy(logits.flatten(0, -2), target.flatten())
 
 
-# --- one case ---------------------------------------------------------------------------------------------------
+# --- one case ----------------------------------------
 
 
 def init_group(args, case: dict) -> None:
@@ -107,7 +118,9 @@ def init_group(args, case: dict) -> None:
 
         emulate = case.get("emulate")
         study_backend.register(
-            suite=case["suite"], algorithm=case["algorithm"], emulate=tuple(emulate) if emulate else None,
+            suite=case["suite"],
+            algorithm=case["algorithm"],
+            emulate=tuple(emulate) if emulate else None,
             job_key_file=args.key,
         )
         backend = "sealring_study"
@@ -147,8 +160,10 @@ def iterate(wrapped, optimizer, data, count: int, sync: bool = True) -> dict:
 def bucket_sizes(wrapped) -> tuple[list[int], list[int]]:
     """Bytes of DDP's buckets before and after its rebuild, as DDP itself logs them."""
     log = wrapped._get_ddp_logging_data()
+
     def numbers(key):
         return [int(text) for text in str(log.get(key, "")).replace(",", " ").split()]
+
     before = numbers("bucket_sizes")
     return before, numbers("rebuilt_bucket_sizes") or before
 
@@ -187,7 +202,7 @@ def run_case(args, case: dict) -> dict:
         dist.destroy_process_group()
 
 
-# --- the two modes ----------------------------------------------------------------------------------------------
+# --- the two modes ----------------------------------------
 
 
 def say(answer: dict) -> None:
@@ -209,10 +224,19 @@ def run_study(args) -> None:
 
 
 def run_allreduce_bench(args) -> None:
-    dist.init_process_group("gloo", store=dist.FileStore(args.store, args.world), rank=args.rank,
-                            world_size=args.world)
-    dtype = {"fp32": torch.float32, "fp64": torch.float64, "fp16": torch.float16, "bf16": torch.bfloat16,
-             "int8": torch.int8, "int32": torch.int32, "int64": torch.int64, "uint8": torch.uint8}[args.dtype]
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(args.store, args.world), rank=args.rank, world_size=args.world
+    )
+    dtype = {
+        "fp32": torch.float32,
+        "fp64": torch.float64,
+        "fp16": torch.float16,
+        "bf16": torch.bfloat16,
+        "int8": torch.int8,
+        "int32": torch.int32,
+        "int64": torch.int64,
+        "uint8": torch.uint8,
+    }[args.dtype]
     tensor = torch.zeros(0, dtype=dtype)
     print("ready", flush=True)
     for line in sys.stdin:

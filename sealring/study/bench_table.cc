@@ -33,7 +33,8 @@ constexpr std::array kColumns{
                 "elements, over all ranks, that differ from the exact result; - when not checked"},
     BenchColumn{"x plain", 8, "time over the plain case's, median over samples; 1.00 is no cost"},
     BenchColumn{"seals", 6,
-                "records sealed in one operation, on the busiest rank (a record: one move, any segments)"},
+                "records sealed in one operation, on the busiest rank (a record: one move, any segments; "
+                "with plain it is moved unsealed)"},
     BenchColumn{"opens", 6, "records opened in one operation, on the busiest rank"},
     BenchColumn{"sealed", 9, "payload bytes sealed in one operation, on the busiest rank"},
     BenchColumn{"opened", 9, "payload bytes opened in one operation, on the busiest rank"},

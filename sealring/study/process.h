@@ -15,7 +15,8 @@
 
 namespace sealring {
 
-/// What to start. The child gets standard input, output and error as told, `keep` descriptors under their own
+/// What to start. The child gets standard input, output and error as told, `keep` descriptors under
+/// their own
 /// numbers, and nothing else; it dies with this process (PR_SET_PDEATHSIG).
 struct ProcessSpec {
   std::vector<std::string> arguments;  ///< argv; argv[0] is searched in PATH unless it has a slash
@@ -59,8 +60,8 @@ class Process {
   std::string buffered_;
 };
 
-/// From now on SIGINT, SIGTERM and SIGHUP do not end this process: the waits of this file give ABORTED, so that children
-/// and private directories are cleared away by the way back.
+/// From now on SIGINT, SIGTERM and SIGHUP do not end this process: the waits of this file give ABORTED, so
+/// that children and private directories are cleared away by the way back.
 void catch_interrupts();
 bool interrupted();
 
@@ -84,7 +85,8 @@ class PrivateDirectory {
   std::string path_;
 };
 
-/// A pipe that holds `secret` and is at its end then: the reading descriptor, close-on-exec off for the child
+/// A pipe that holds `secret` and is at its end then: the reading descriptor, close-on-exec off for the
+/// child
 /// that is told its number. At most 4096 bytes. Errors: FD_LIMIT.
 Result<int> pipe_with(const SecretBytes& secret);
 /// Reads such a descriptor whole and closes it. Errors: KEY_FILE.
@@ -92,7 +94,8 @@ Result<SecretBytes> read_secret(int descriptor);
 
 /// Whole file as text, at most `bytes_max`. Errors: FILE.
 Result<std::string> read_file(const std::string& path, std::size_t bytes_max);
-/// Writes beside `path` and renames: a reader sees the old file or the whole new one. Errors: FILE, NO_SPACE.
+/// Writes beside `path` and renames: a reader sees the old file or the whole new one. Errors: FILE,
+/// NO_SPACE.
 Result<void> write_file(const std::string& path, const std::string& text);
 
 }  // namespace sealring

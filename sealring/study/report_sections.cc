@@ -191,18 +191,18 @@ ReportSection breakdown_section(const StudyResults& results, const ModelSummarie
   json data = json::array();
   for (const auto& [model, summaries] : models) {
     ReportTable table;
-    table.columns = {model->name, "cap",   "iteration ms", "compute ms", "exposed ms", "seal ms", "open ms",
-                     "wire ms",   "seals", "opens",        "MiB sealed", "MiB opened", "origin"};
+    table.columns = {model->name, "cap",     "iteration ms",    "compute ms",  "exposed ms", "seal ms",
+                     "open ms",   "wire ms", "records out, in", "MiB out, in", "origin"};
     for (const CaseSummary& each : summaries) {
       if (!each.record->best && each.record->engine != "emulated-ring") continue;
       const bool gloo = each.record->engine == "gloo";
       const auto own = [&](const std::string& text) { return gloo ? std::string("-") : text; };
-      table.rows.push_back({engine_text(each), cap_text(each.record->cap_mib), ms(each.iteration_ms),
-                            ms(each.compute_ms), ms(each.exposed_ms), own(ms(each.seal_ms)),
-                            own(ms(each.open_ms)), own(ms(each.wire_ms)),
-                            own(fmt::format("{:.0f}", each.seals)), own(fmt::format("{:.0f}", each.opens)),
-                            own(fmt::format("{:.1f}", each.sealed_bytes / kMib)),
-                            own(fmt::format("{:.1f}", each.opened_bytes / kMib)), each.record->origin});
+      table.rows.push_back(
+          {engine_text(each), cap_text(each.record->cap_mib), ms(each.iteration_ms), ms(each.compute_ms),
+           ms(each.exposed_ms), own(ms(each.seal_ms)), own(ms(each.open_ms)), own(ms(each.wire_ms)),
+           own(fmt::format("{:.0f}, {:.0f}", each.seals, each.opens)),
+           own(fmt::format("{:.1f}, {:.1f}", each.sealed_bytes / kMib, each.opened_bytes / kMib)),
+           each.record->origin});
       // Exclusive parts: seal and open as far as they fit into the exposed time, the rest of it is wire and
       // waiting.
       const double crypto = each.seal_ms + each.open_ms;
@@ -226,7 +226,9 @@ ReportSection breakdown_section(const StudyResults& results, const ModelSummarie
         "compute. In "
         "the picture the exposed time is split without overlap, so that the parts sum to the iteration. An "
         "emulated row "
-        "is plain with a cost added; nothing is sealed in it.",
+        "is plain with a cost added; nothing is sealed in it. A record is one crypto operation where the "
+        "suite "
+        "seals; with plain it is moved unsealed.",
         place_of(results));
     out.tables.push_back(std::move(table));
   }

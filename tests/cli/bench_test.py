@@ -1,5 +1,7 @@
-# Claim: bench measures right sums over tcp processes, loopback and launched ranks, keeps all samples, and fails clearly.
-# How: small runs of each kind, the JSON beside the table, thrown-away keys nowhere, a noisy limit, killed and wrong ranks.
+# Claim: bench measures right sums over tcp processes, loopback and launched ranks, keeps all samples,
+#   and fails clearly.
+# How: small runs of each kind, the JSON beside the table, thrown-away keys nowhere, a noisy limit,
+#   killed and wrong ranks.
 
 import json
 import os
@@ -27,7 +29,9 @@ def test_two_processes_over_tcp(tool, tmp_path):
     assert "identity job key, not attested" in got.stdout and "NOT CONFIDENTIAL" in got.stdout
 
 
-@pytest.mark.parametrize("op", ["reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "sendrecv"])
+@pytest.mark.parametrize(
+    "op", ["reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "sendrecv"]
+)
 def test_every_operation(tool, op):
     got = tool("bench", op, "--transport", "loopback", "--ranks", 3, *SMALL)
     assert got.returncode == 0, got.stderr
@@ -53,8 +57,15 @@ def launched(tool, key, port, ranks, world=2, extra=()):
         one = {**env, "RANK": str(rank), "SEALRING_SOCKET_IFNAME": "lo"}
         if file:
             one["SEALRING_JOB_KEY_FILE"] = str(file)
-        processes.append(subprocess.Popen([tool.path, "bench", "all_reduce", *SMALL, "--timeout", "10", *extra], env=one,
-                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        processes.append(
+            subprocess.Popen(
+                [tool.path, "bench", "all_reduce", *SMALL, "--timeout", "10", *extra],
+                env=one,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
     return [(process, *process.communicate(timeout=100)) for process in processes]
 
 
@@ -86,7 +97,11 @@ def test_launched_ranks_with_different_keys(tool, tmp_path, port):
 
 
 def test_launched_rank_without_key_or_address(tool, tmp_path, port):
-    got = tool("bench", "all_reduce", env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+    got = tool(
+        "bench",
+        "all_reduce",
+        env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
+    )
     assert got.returncode == 1 and "SR-E107" in got.stderr and "sealring keygen" in got.stderr
     got = tool("bench", "all_reduce", env={"RANK": "0", "WORLD_SIZE": "2"})
     assert got.returncode == 1 and "SR-E103" in got.stderr and "MASTER_ADDR" in got.stderr
@@ -109,8 +124,12 @@ def children_of(pid):
 
 
 def test_a_killed_rank_ends_the_run(tool):
-    run = subprocess.Popen([tool.path, "bench", "all_reduce", "--ranks", "3", "-b", "64K", "-e", "64K", "-n", "100000"],
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen(
+        [tool.path, "bench", "all_reduce", "--ranks", "3", "-b", "64K", "-e", "64K", "-n", "100000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     deadline = time.monotonic() + 30
     while len(children_of(run.pid)) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -124,8 +143,11 @@ def test_a_killed_rank_ends_the_run(tool):
 
 
 def test_no_key_on_a_command_line_or_in_the_store(tool):
-    run = subprocess.Popen([tool.path, "bench", "all_reduce", "--ranks", "2", "-b", "64K", "-e", "64K", "-n", "100000"],
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run = subprocess.Popen(
+        [tool.path, "bench", "all_reduce", "--ranks", "2", "-b", "64K", "-e", "64K", "-n", "100000"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         deadline = time.monotonic() + 30
         while len(children_of(run.pid)) < 2 and time.monotonic() < deadline:

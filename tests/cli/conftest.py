@@ -12,7 +12,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def find_tool():
-    candidates = [os.environ.get("SR_TEST_CLI"), shutil.which("sealring"), pathlib.Path(sys.executable).parent / "sealring"]
+    candidates = [
+        os.environ.get("SR_TEST_CLI"),
+        shutil.which("sealring"),
+        pathlib.Path(sys.executable).parent / "sealring",
+    ]
     built = sorted(ROOT.glob("build/*/sealring"), key=lambda path: -path.stat().st_mtime)
     for candidate in [*candidates, *built]:
         if candidate and os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
@@ -28,8 +32,15 @@ class Tool:
         clean = {key: value for key, value in os.environ.items() if not key.startswith("SEALRING_")}
         for key in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
             clean.pop(key, None)
-        return subprocess.run([self.path, *map(str, arguments)], capture_output=True, text=True, timeout=timeout,
-                              env={**clean, **(env or {})}, stdin=subprocess.DEVNULL, **options)
+        return subprocess.run(
+            [self.path, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env={**clean, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            **options,
+        )
 
 
 @pytest.fixture(scope="session")

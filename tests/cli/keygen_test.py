@@ -1,4 +1,5 @@
-# Claim: keygen makes a private key file once, shows its fingerprint and never its bytes; explain and doctor tell the truth.
+# Claim: keygen makes a private key file once, shows its fingerprint and never its bytes; explain and
+#   doctor tell the truth.
 # How: modes and contents of the file; a second run; unwritable places; doctor with good and bad key files.
 
 import re
@@ -38,7 +39,9 @@ def test_explain_knows_a_code_by_all_its_names(tool):
 
 
 def test_explain_all_lists_every_code(tool, root):
-    declared = re.findall(r"\b[a-z_]+ = (\d+)", (root / "sealring/base/error.h").read_text().split("struct Error")[0])
+    declared = re.findall(
+        r"\b[a-z_]+ = (\d+)", (root / "sealring/base/error.h").read_text().split("struct Error")[0]
+    )
     listed = re.findall(r"^ *(\d+)  ", tool("explain", "--all").stdout, re.M)
     assert sorted(map(int, listed)) == sorted(map(int, declared))
 
@@ -48,7 +51,15 @@ def test_doctor_shows_machine_and_protection(tool, tmp_path):
     fingerprint = tool("keygen", key).stdout.split()[-1]
     got = tool("doctor", env={"SEALRING_JOB_KEY_FILE": str(key)})
     assert got.returncode == 0
-    for word in ("AES instructions", "OpenSSL 3", "GPU", "seal", "not attested", "What would be protected", fingerprint):
+    for word in (
+        "AES instructions",
+        "OpenSSL 3",
+        "GPU",
+        "seal",
+        "not attested",
+        "What would be protected",
+        fingerprint,
+    ):
         assert word in got.stdout, word
     assert got.stdout.count("\n* ") == 1
 

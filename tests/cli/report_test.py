@@ -1,5 +1,6 @@
 # Claim: study and report refuse what they cannot do, and a report is written whole from good results only.
-# How: presets, interpreters and results that are not there, damaged results, a full disk; slow: a whole short study.
+# How: presets, interpreters and results that are not there, damaged results, a full disk; slow: a whole
+#   short study.
 
 import json
 import pathlib
@@ -40,7 +41,8 @@ def test_no_space_to_write(tool, tmp_path):
     def limit():  # SIGXFSZ is ignored in the tool's parent below, so that the write fails instead
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
-    command = f"trap '' XFSZ; exec '{tool.path}' bench all_reduce --transport loopback -b 64 -e 64 -n 1 --json '{tmp_path}/x.json'"
+    bench = f"'{tool.path}' bench all_reduce --transport loopback -b 64 -e 64 -n 1 --json '{tmp_path}/x.json'"
+    command = f"trap '' XFSZ; exec {bench}"
     got = subprocess.run(["sh", "-c", command], capture_output=True, text=True, preexec_fn=limit, timeout=60)
     assert got.returncode == 1 and re.search(r"SR-E10[45]", got.stderr)
     assert list(tmp_path.iterdir()) == []
@@ -59,7 +61,14 @@ def test_report_writes_markdown_and_one_html_page(tool, results, tmp_path):
     got = tool("report", results, "-o", tmp_path / "out")
     assert got.returncode == 0, got.stderr
     markdown = (tmp_path / "out" / "report.md").read_text()
-    for title in ("In short", "Slowdown", "Where the time goes", "The count law", "Published numbers", "What this protects"):
+    for title in (
+        "In short",
+        "Slowdown",
+        "Where the time goes",
+        "The count law",
+        "Published numbers",
+        "What this protects",
+    ):
         assert f"\n## {title}" in markdown
     if "no HTML" in got.stderr:
         pytest.skip("altair or vl-convert-python is not there: " + got.stderr)
@@ -101,10 +110,25 @@ def test_a_short_study_end_to_end(tool, tmp_path):
     content = json.loads(path.read_text())["content"]
     final = [run for block in content["blocks"] if block["stage"] == 2 for run in block["runs"]]
     assert len(final) >= 6
-    assert len({run["parameters_sha256"] for run in final}) == 1  # sealed, plain and Gloo train the same bits at n = 2
+    assert (
+        len({run["parameters_sha256"] for run in final}) == 1
+    )  # sealed, plain and Gloo train the same bits at n = 2
     sealed = [run for run in final if "/sealed-" in run["case_id"]]
     assert all(run["sealed_bytes"] == sum(run["buckets_after"]) for run in sealed)
-    again = tool("study", "--only", "gpt2", "--blocks", 2, "--iterations", 2, "-o", path, "--resume", path, timeout=1500)
+    again = tool(
+        "study",
+        "--only",
+        "gpt2",
+        "--blocks",
+        2,
+        "--iterations",
+        2,
+        "-o",
+        path,
+        "--resume",
+        path,
+        timeout=1500,
+    )
     assert again.returncode == 0, again.stderr
     blocks = [block["stage"] for block in json.loads(path.read_text())["content"]["blocks"]]
     assert blocks == [1, 2, 2]

@@ -1,4 +1,5 @@
-# Claim: every verb explains itself, wrong usage exits 2 and says what was probably meant, nothing is half done.
+# Claim: every verb explains itself, wrong usage exits 2 and says what was probably meant, nothing is
+#   half done.
 # How: the tool is run with each verb's help and with wrong words, flags and values.
 
 import re
@@ -11,7 +12,9 @@ VERBS = ("keygen", "bench", "study", "report", "doctor", "explain")
 def test_help_lists_every_verb_and_no_hidden_one(tool):
     shown = tool("--help")
     assert shown.returncode == 0
-    assert re.findall(r"^  (\w[\w-]*) ", shown.stdout.split("Subcommands:")[1].split("Start here")[0], re.M) == list(VERBS)
+    assert re.findall(
+        r"^  (\w[\w-]*) ", shown.stdout.split("Subcommands:")[1].split("Start here")[0], re.M
+    ) == list(VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -26,7 +29,9 @@ def test_bench_help_explains_every_column(tool):
     columns = [line for line in head.splitlines() if line.startswith("#") and "time(us)" in line][0]
     text = tool("bench", "--help").stdout.split("Columns:")[1]
     for column in re.split(r"\s{1,}(?=\S)", columns[1:].strip().replace("x plain", "x_plain")):
-        assert re.search(rf"^  {re.escape(column.replace('_', ' ') if column == 'x_plain' else column)} ", text, re.M), column
+        assert re.search(
+            rf"^  {re.escape(column.replace('_', ' ') if column == 'x_plain' else column)} ", text, re.M
+        ), column
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ TEST_P(EveryOperation, IsRight) {
     EXPECT_GT(row.seals, 0);
     EXPECT_GT(row.opens, 0);
     ASSERT_TRUE(row.ratio_to_plain);
-    if (row.case_index == 0) EXPECT_DOUBLE_EQ(*row.ratio_to_plain, 1);
+    if (row.case_index == 0) {
+      EXPECT_DOUBLE_EQ(*row.ratio_to_plain, 1);
+    }
   }
 }
 
@@ -64,9 +66,9 @@ INSTANTIATE_TEST_SUITE_P(Bench, EveryOperation,
                                                           Op::broadcast, Op::reduce, Op::all_to_all,
                                                           Op::send),
                                           testing::Values(std::uint16_t{2}, std::uint16_t{3})),
-                         [](const auto& info) {
-                           return std::string(to_string(std::get<0>(info.param))) + "_" +
-                                  std::to_string(std::get<1>(info.param));
+                         [](const auto& tested) {
+                           return std::string(to_string(std::get<0>(tested.param))) + "_" +
+                                  std::to_string(std::get<1>(tested.param));
                          });
 
 TEST(BenchRun, CountsAreOfTheOperationAloneWithoutBarriers) {

@@ -21,7 +21,9 @@ std::string quoted() { return *read_file(SEALRING_SOURCE_DIR "/data/paper/quoted
 /// SR_GOLDEN_WRITE=1 accepts a change; read the difference before committing it.
 void expect_golden(const std::string& name, const std::string& text) {
   const std::string path = SEALRING_SOURCE_DIR "/tests/study/golden/" + name;
-  if (std::getenv("SR_GOLDEN_WRITE") != nullptr) ASSERT_TRUE(write_file(path, text));
+  if (std::getenv("SR_GOLDEN_WRITE") != nullptr) {
+    ASSERT_TRUE(write_file(path, text));
+  }
   const auto golden = read_file(path, 1u << 20);
   ASSERT_TRUE(golden);
   EXPECT_TRUE(text == *golden) << name << " differs from its golden file";
