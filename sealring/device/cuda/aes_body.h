@@ -1,11 +1,10 @@
 // AES-GCM of many segments: the body of the seal and the open kernels [NIST SP 800-38D §7].
 //
-// A block is 16 warps that encrypt and one, the last, that finishes; phases as in chacha_body.h: in phase i
-// of a column
-//   workers   combine segment i-2 (open), then encrypt or decrypt segment i and evaluate their part of its
-//   GHASH; the last  adds up segment i-1 and writes (seal) or checks (open) its tag, and prepares what
-//   segment i+1 begins with.
-// With a lag of 2 read i-4, i-2 and i+2: warps then wait for each other a phase late.
+// A block is 16 warps that encrypt and four that finish, which share the work of a segment over two phases: everything
+// they do waits for the shared memory that encryption saturates. In phase i of a column
+//   workers    combine segment i-3 (open), then encrypt or decrypt segment i and evaluate their part of its GHASH;
+//   finishers  each adds up a quarter of the columns of the rows of segment i-1; besides, one writes (seal) or checks
+//              (open) the tag of segment i-2, one multiplies AAD and lengths of i-1, two prepare the next segments.
 // AES is bound by lookups in shared memory (four tables, a copy a lane), so GHASH is on the tensor cores
 // (aes_key.h, aes_ghash.h). A worker walks over every 16th tile of 2 KiB; a lane encrypts 4 blocks, 512 bytes
 // apart, so that memory is touched lane after lane. open leaves the plaintext in shared memory (or private
@@ -23,11 +22,10 @@
 namespace sealring::cuda {
 
 /// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory
-/// (open); 0: it waits in job.private_tiles, kDepth times private_bytes(segment_bytes) a column. kLag: 2 lets
-/// the warps drift apart by up to a segment (block.h, loose phases), 1 is a barrier a segment.
-template <Direction kDirectionOf, std::uint32_t kTileOf, CombineKind kCombineOf, std::uint32_t kLagOf = 1>
+/// (open); 0: it waits in job.private_tiles, kDepth times private_bytes(segment_bytes) a column. 
+template <Direction kDirectionOf, std::uint32_t kTileOf, CombineKind kCombineOf>
 struct AesConfig {
-  static constexpr std::uint32_t kLag = kLagOf;
+  
   static constexpr Direction kDirection = kDirectionOf;
   static constexpr std::uint32_t kTile = kTileOf;
   static constexpr CombineKind kCombine = kCombineOf;
@@ -38,16 +36,17 @@ struct AesBody {
   static constexpr bool kOpen = Config::kDirection == Direction::open;
   static constexpr bool kInShared = kOpen && Config::kTile != 0;
   static constexpr int kWorkers = kGcmWorkers;
-  static constexpr int kThreads = (kWorkers + 1) * kLanes;
+  static constexpr int kFinishers = kFinishGroups;
+  static constexpr int kThreads = (kWorkers + kFinishers) * kLanes;
   static constexpr int kBlocks = 1;
-  static constexpr std::uint32_t kLag = Config::kLag;
-  static constexpr std::uint32_t kDepth = 2 * kLag;  ///< segments whose rows and counters are kept
-  static_assert(kLag == 1 || kLag == 2);
+  
+  static constexpr std::uint32_t kDepth = 3;  ///< open: segments whose plaintext waits
+  
   static constexpr std::uint32_t kStep = kWorkers * kGcmTileBytes;  ///< what all workers do at once
   static constexpr std::uint32_t kStored = (kInShared ? kDepth * Config::kTile : kStep) / 16;
   static_assert(Config::kTile % kStep == 0);
   static constexpr std::uint32_t kPhasesBehind =
-      kOpen ? kDepth : kLag;                            ///< after the last segment was encrypted
+      kOpen ? kDepth : 2;                            ///< after the last segment was encrypted
   static constexpr int kExtras = kAadChunks + 1;        ///< blocks of AAD, and the lengths
   static constexpr std::uint32_t kGroups = 2 * kLanes;  ///< counter groups that are prepared of a segment
 
@@ -55,18 +54,19 @@ struct AesBody {
     AesTables tables;       ///< first: its address is part of the code
     Chunk stored[kStored];  ///< ciphertext of the tiles in work; with kInShared then the plaintext that waits
     MatrixPair step[2];
-    Chunk rows[kDepth][kWorkers][kGcmRows];  ///< GHASH's rows of each warp
-    Chunk sums[kGcmRows];
-    Chunk masks[kLanes];                ///< E(K, J0) of 32 segments
-    Chunk groups_two[kDepth][kGroups];  ///< of a segment's counters by 256, see aes::CounterGroup
-    std::uint32_t groups_one[kDepth][kGroups];
+    Chunk rows[2][kWorkers][kGcmRows];  ///< GHASH's rows of each warp
+    Chunk sums[2][kGcmRows];  ///< of all warps
+    ghash::Element extras[2][kExtras];  ///< AAD and lengths, times their powers
+    Chunk masks[2][kLanes];                ///< E(K, J0) of 32 segments
+    Chunk groups_two[2][kGroups];  ///< of a segment's counters by 256, see aes::CounterGroup
+    std::uint32_t groups_one[2][kGroups];
     alignas(16) std::uint32_t round_keys[60];
     ghash::Element extra_powers[kExtras];
     std::uint32_t extra_blocks;  ///< the length they are for
     std::uint32_t rounds;
     std::uint32_t accepted[kDepth];
     BadTag bad;
-    LooseBarriers barriers;
+    
   };
   static_assert(offsetof(Shared, tables) == 0);
 
@@ -79,8 +79,7 @@ struct AesBody {
     std::uint32_t k;  ///< place in the job
     Place place;
     std::uint32_t blocks, tiles;
-    int turn;  ///< segments of half a round are taken by one half of the workers in turn
-    SR_HOST_DEVICE std::uint32_t parity() const { return i % kDepth; }
+    SR_HOST_DEVICE std::uint32_t parity() const { return i % 2; }
   };
   SR_HOST_DEVICE static Segment segment_of(const SegmentJob& job, Column column, std::uint32_t i) {
     Segment out;
@@ -89,13 +88,12 @@ struct AesBody {
     out.place = place_of(job, out.k);
     out.blocks = out.place.payload_bytes / 16 + (out.place.payload_bytes % 16 != 0 ? 1u : 0u);
     out.tiles = (out.blocks + kGcmTileChunks - 1) / kGcmTileChunks;
-    out.turn = kLag == 2 && out.tiles <= kWorkers / 2 && i % 2 != 0 ? kWorkers / 2 : 0;
+    
     return out;
   }
-  /// The first tile of a worker and so all: first, first + kWorkers, ... The last tile is that of role 0.
-  SR_HOST_DEVICE static int role_of(const Segment& segment, int worker) { return worker ^ segment.turn; }
+  /// The first tile of a worker and so all: first, first + kWorkers, ... The last tile is worker 0's.
   SR_HOST_DEVICE static std::uint32_t first_tile(const Segment& segment, int worker) {
-    const int behind = static_cast<int>(segment.tiles) - 1 - role_of(segment, worker);
+    const int behind = static_cast<int>(segment.tiles) - 1 - worker;
     return behind < 0 ? segment.tiles : static_cast<std::uint32_t>(behind % kWorkers);
   }
   /// A worker keeps to its own places whatever the number of tiles: another one may still be at an older
@@ -107,7 +105,7 @@ struct AesBody {
   SR_HOST_DEVICE static Chunk* staged(Shared& shared, const Segment& segment, int worker,
                                       std::uint32_t tile) {
     if constexpr (kInShared)
-      return shared.stored + segment.parity() * (Config::kTile / 16) + own_place(tile, worker);
+      return shared.stored + segment.i % kDepth * (Config::kTile / 16) + own_place(tile, worker);
     else
       return shared.stored + static_cast<std::uint32_t>(worker) * kGcmTileChunks;
   }
@@ -117,7 +115,7 @@ struct AesBody {
     if constexpr (kInShared) {
       return staged(shared, segment, worker, tile);
     } else {
-      const std::uint64_t index = std::uint64_t{kDepth} * column.index + segment.parity();
+      const std::uint64_t index = std::uint64_t{kDepth} * column.index + segment.i % kDepth;
       std::byte* const at = job.private_tiles + index * private_bytes(job.layout.segment_bytes);
       return reinterpret_cast<Chunk*>(at) + own_place(tile, worker);
     }
@@ -285,7 +283,7 @@ struct AesBody {
       absorb_tile(warp, shared.step, operands);
     }
     warp.step([&](int lane) {
-      put_row_words(operands.value[lane], shared.rows[segment.parity()][role_of(segment, worker)], lane);
+      put_row_words(operands.value[lane], shared.rows[segment.parity()][worker], lane);
     });
   }
 
@@ -351,35 +349,50 @@ struct AesBody {
                            static_cast<std::uint32_t>(bits >> 32), static_cast<std::uint32_t>(bits)}};
   }
 
-  // Adds up a segment's rows; every lane gets the tag.
+  // A finisher's quarter of the sum of a segment's rows over the warps.
   template <class Warp>
-  SR_HOST_DEVICE static Chunk tag_of(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
-                                     const KeyWords& key, const Segment& segment) {
+  SR_HOST_DEVICE static void sum_rows(Warp& warp, Shared& shared, const KeyWords& key, const Segment& segment,
+                                      int group) {
     typename Warp::template Lanes<RowWords> sum;
     const std::uint32_t warps = segment.tiles < kWorkers ? segment.tiles : kWorkers;
-    sum_warps(warp, key.gcm->finish, shared.rows[segment.parity()], (warps + 1) / 2, sum);
+    sum_warps(warp, key.gcm->finish, shared.rows[segment.parity()], (warps + 1) / 2, group, sum);
+    warp.step([&](int lane) { put_row_bytes(sum[lane], shared.sums[segment.parity()], lane, group); });
+  }
+
+  // AAD and lengths of a segment, each times its power.
+  template <class Warp>
+  SR_HOST_DEVICE static void multiply_extras(Warp& warp, Shared& shared, const SegmentJob& job,
+                                             const OpView& op, const KeyWords& key, const Segment& segment) {
+    const bool other_length = segment.blocks != shared.extra_blocks;  // most are as long as the one before
     warp.step([&](int lane) {
-      put_row_words(sum[lane], shared.sums, lane);
-      // Behind AAD block i: the others, the ciphertext and the lengths. Most segments are as long as the one
-      // before.
-      if (segment.blocks != shared.extra_blocks && lane < kExtras)
-        shared.extra_powers[lane] = power_of(
-            *key.gcm, lane < kAadChunks ? segment.blocks + 6 - static_cast<std::uint32_t>(lane) : 1u);
+      if (lane >= kExtras) return;
+      // Behind AAD block i: the others, the ciphertext and the lengths.
+      const std::uint32_t behind = segment.blocks + 6 - static_cast<std::uint32_t>(lane);
+      if (other_length) shared.extra_powers[lane] = power_of(*key.gcm, lane < kAadChunks ? behind : 1u);
+      shared.extras[segment.parity()][lane] =
+          ghash::multiply(extra_block(job, op, segment, lane), shared.extra_powers[lane]);
     });
-    typename Warp::template Lanes<std::uint32_t> words[4];
     warp.step([&](int lane) {
       if (lane == 0) shared.extra_blocks = segment.blocks;
+    });
+  }
+
+  // From the sums of a segment, every lane gets the tag.
+  template <class Warp>
+  SR_HOST_DEVICE static Chunk tag_of(Warp& warp, const Shared& shared, const KeyWords& key,
+                                     const Segment& segment) {
+    typename Warp::template Lanes<std::uint32_t> words[4];
+    warp.step([&](int lane) {
       // The last tile is padded behind, which H's inverse powers take back.
-      const int place = static_cast<int>(segment.blocks) + 2 -
-                        static_cast<int>(segment.tiles * kGcmTileChunks) + 31 - lane - kNearFirst;
-      ghash::Element all =
-          ghash::multiply(ghash::element_of(shared.sums[lane].words), key.gcm->near_powers[place]);
-      if (lane < kExtras)
-        all = all ^ ghash::multiply(extra_block(job, op, segment, lane), shared.extra_powers[lane]);
+      const int padded = static_cast<int>(segment.tiles * kGcmTileChunks);
+      const int place = static_cast<int>(segment.blocks) + 2 - padded + 31 - lane - kNearFirst;
+      ghash::Element all = ghash::multiply(ghash::element_of(shared.sums[segment.parity()][lane].words),
+                                           key.gcm->near_powers[place]);
+      if (lane < kExtras) all = all ^ shared.extras[segment.parity()][lane];
 #pragma unroll
       for (int i = 0; i < 4; ++i) words[i][lane] = ghash::swapped(all.words[i]);
     });
-    Chunk out = shared.masks[segment.i % kLanes];
+    Chunk out = shared.masks[segment.i / kLanes % 2][segment.i % kLanes];
 #pragma unroll
     for (int i = 0; i < 4; ++i) out.words[i] ^= warp.sum_bits(words[i]);
     return out;
@@ -392,8 +405,8 @@ struct AesBody {
 
   template <class Warp>
   SR_HOST_DEVICE static void finish_segment(Warp& warp, Shared& shared, const SegmentJob& job,
-                                            const OpView& op, const KeyWords& key, const Segment& segment) {
-    const Chunk tag = tag_of(warp, shared, job, op, key, segment);
+                                            const KeyWords& key, const Segment& segment) {
+    const Chunk tag = tag_of(warp, shared, key, segment);
     std::byte* const at = job.wire + segment.place.wire + segment.place.payload_bytes;
     if constexpr (!kOpen) {
       warp.step([&](int lane) {
@@ -411,7 +424,7 @@ struct AesBody {
         if (lane != 0) return;
         if (refused && shared.bad.refused == 0) shared.bad = BadTag{1, segment.k};
         // After the first refusal the column writes nothing more.
-        shared.accepted[segment.parity()] = shared.bad.refused == 0 ? 1u : 0u;
+        shared.accepted[segment.i % kDepth] = shared.bad.refused == 0 ? 1u : 0u;
       });
     }
   }
@@ -425,14 +438,14 @@ struct AesBody {
       const NonceWords nonce = nonce_words(key, op.first_number + k);
       aes::Block block[1] = {counter_block(nonce, 1)};
       aes::encrypt(block, shared.round_keys, shared.rounds, LaneTables(shared.tables, lane));
-      for (int i = 0; i < 4; ++i) shared.masks[lane].words[i] = block[0].words[i];
+      for (int i = 0; i < 4; ++i) shared.masks[first / kLanes % 2][lane].words[i] = block[0].words[i];
     });
   }
 
   // Tables and matrices into shared memory.
   template <class Warp>
   SR_HOST_DEVICE static void set_up(Warp& warp, Shared& shared, const GcmKey& key) {
-    constexpr int kAll = kWorkers + 1;
+    constexpr int kAll = kWorkers + kFinishers;
     for (int entry = warp.index(); entry < 256; entry += kAll) {
       warp.each([&](int lane) {
         const std::uint32_t word = key.table[entry];
@@ -467,12 +480,14 @@ struct AesBody {
       if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i));
       return;
     }
-    if (i >= kLag && i < count + kLag) {
-      finish_segment(warp, shared, job, op, key, segment_of(job, column, i - kLag));
-      const std::uint32_t next = i - kLag + 1;
-      if (next % kLanes == 0 && next < count) make_masks(warp, shared, op, key, column, next);
-    }
-    if (i + kLag < count) make_groups(warp, shared, op, key, segment_of(job, column, i + kLag));
+    const int group = warp.index() - kWorkers;
+    const bool sums = i >= 1 && i <= count;
+    if (sums) sum_rows(warp, shared, key, segment_of(job, column, i - 1), group);
+    if (group == 0 && i >= 2 && i <= count + 1)
+      finish_segment(warp, shared, job, key, segment_of(job, column, i - 2));
+    if (group == 1 && sums) multiply_extras(warp, shared, job, op, key, segment_of(job, column, i - 1));
+    if (group == 2 && i + 1 < count) make_groups(warp, shared, op, key, segment_of(job, column, i + 1));
+    if (group == 3 && i < count && i % kLanes == 0) make_masks(warp, shared, op, key, column, i);
   }
 
   template <class Block>
@@ -489,23 +504,13 @@ struct AesBody {
       });
       return;
     }
-    block.init_loose(shared.barriers);
     block.phase([&](Warp& warp) { set_up(warp, shared, *key.gcm); });
+    if (count == 0) return;
     block.phase([&](Warp& warp) {
-      if (warp.index() != kWorkers) return;
-      make_masks(warp, shared, op, key, column, 0);
-      for (std::uint32_t i = 0; i < kLag && i < count; ++i)
-        make_groups(warp, shared, op, key, segment_of(job, column, i));
+      if (warp.index() == kWorkers) make_groups(warp, shared, op, key, segment_of(job, column, 0));
     });
-    if constexpr (kLag == 1) {
-      for (std::uint32_t i = 0; count > 0 && i < count + kPhasesBehind; ++i)
-        block.phase([&](Warp& warp) { one_phase(warp, shared, job, op, key, column, i, count); });
-    } else {
-      for (std::uint32_t i = 0; count > 0 && i < count + kPhasesBehind; ++i)
-        block.loose_phase(shared.barriers, i,
-                          [&](Warp& warp) { one_phase(warp, shared, job, op, key, column, i, count); });
-      block.phase([](Warp&) {});
-    }
+    for (std::uint32_t i = 0; i < count + kPhasesBehind; ++i)
+      block.phase([&](Warp& warp) { one_phase(warp, shared, job, op, key, column, i, count); });
   }
 };
 

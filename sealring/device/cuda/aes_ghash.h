@@ -132,59 +132,67 @@ SR_HOST_DEVICE inline void absorb_tile(Warp& warp, const MatrixPair* step, TileO
   });
 }
 
-/// The sum over warps: rows[w] (32 chunks each, zero where there is nothing) times H^(128 w), for w < 2 *
-/// steps.
+/// How many warps share the columns of the sum over warps.
+inline constexpr int kFinishGroups = 4;
+
+/// What sum_warps() gives: byte `group` of each word.
+SR_HOST_DEVICE inline void put_row_bytes(const RowWords& words, Chunk* rows, int lane, int group) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    reinterpret_cast<std::uint8_t*>(&rows[lane / 4 + 8 * i].words[lane % 4])[group] =
+        static_cast<std::uint8_t>(words.words[i]);
+}
+
+/// The sum over warps: rows[w] (32 chunks each, zero where there is nothing) times H^(128 w), for w < 2 * steps;
+/// of each word of the sum the byte `group`, in the lowest bits.
 template <class Warp>
 SR_HOST_DEVICE inline void sum_warps(Warp& warp, const MatrixPair* finish, const Chunk (*rows)[kGcmRows],
-                                     std::uint32_t steps, typename Warp::template Lanes<RowWords>& sum) {
-  warp.each([&](int lane) { sum[lane] = RowWords{}; });
-  constexpr int kGroups = 4;  // fewer would need more registers than the warps that encrypt do
-  constexpr int kPairs = kTilePairs / kGroups;
+                                     std::uint32_t steps, int group,
+                                     typename Warp::template Lanes<RowWords>& sum) {
+  constexpr int kPairs = kTilePairs / kFinishGroups;
+  static_assert(2 * 2 * kPairs == 8, "a column tile gives two bits of each word");
+  constexpr std::uint32_t kAhead = 4;  // steps whose matrices are on their way at once: they come from far
+  static_assert(kGcmWorkers / 2 % kAhead == 0);
+  typename Warp::template Lanes<Counts> counts[2 * kPairs][2];
+  warp.each([&](int lane) {
+    sum[lane] = RowWords{};
 #pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
-    typename Warp::template Lanes<Counts> counts[2 * kPairs][2];
-    warp.each([&](int lane) {
-#pragma unroll
-      for (int tile = 0; tile < 2 * kPairs; ++tile) {
-        for (int m = 0; m < 2; ++m) counts[tile][m][lane] = Counts{};
-      }
-    });
-    constexpr std::uint32_t kAhead = 4;  // steps whose matrices are on their way at once: they come from far
-    static_assert(kGcmWorkers / 2 % kAhead == 0);
+    for (int tile = 0; tile < 2 * kPairs; ++tile) {
+      for (int m = 0; m < 2; ++m) counts[tile][m][lane] = Counts{};
+    }
+  });
 #pragma unroll 1
-    for (std::uint32_t from = 0; from < steps; from += kAhead) {
-      typename Warp::template Lanes<Chunk> b[kAhead][kPairs];
-      warp.each([&](int lane) {
-#pragma unroll
-        for (std::uint32_t s = 0; s < kAhead; ++s) {
-#pragma unroll
-          for (int pair = 0; pair < kPairs; ++pair)
-            b[s][pair][lane] = from + s < steps ? finish[from + s][group * kPairs + pair][lane] : Chunk{};
-        }
-      });
+  for (std::uint32_t from = 0; from < steps; from += kAhead) {
+    typename Warp::template Lanes<Chunk> b[kAhead][kPairs];
+    warp.each([&](int lane) {
 #pragma unroll
       for (std::uint32_t s = 0; s < kAhead; ++s) {
-        typename Warp::template Lanes<FragmentA> a[2];
-        warp.each([&](int lane) {
-          const RowWords first = row_words(rows[2 * (from + s)], lane);
-          const RowWords second = row_words(rows[2 * (from + s) + 1], lane);
-          for (int m = 0; m < 2; ++m) a[m][lane] = fragment(first, second, m);
-        });
 #pragma unroll
-        for (int tile = 0; tile < 2 * kPairs; ++tile) {
-#pragma unroll
-          for (int m = 0; m < 2; ++m) warp.count_products(counts[tile][m], a[m], b[s][tile / 2], tile % 2);
-        }
-      }
-    }
-    warp.each([&](int lane) {
-#pragma unroll
-      for (int tile = 0; tile < 2 * kPairs; ++tile) {
-        for (int m = 0; m < 2; ++m)
-          add_parities(counts[tile][m][lane], 2 * kPairs * group + tile, m, sum[lane]);
+        for (int pair = 0; pair < kPairs; ++pair)
+          b[s][pair][lane] = from + s < steps ? finish[from + s][group * kPairs + pair][lane] : Chunk{};
       }
     });
+#pragma unroll
+    for (std::uint32_t s = 0; s < kAhead; ++s) {
+      typename Warp::template Lanes<FragmentA> a[2];
+      warp.each([&](int lane) {
+        const RowWords first = row_words(rows[2 * (from + s)], lane);
+        const RowWords second = row_words(rows[2 * (from + s) + 1], lane);
+        for (int m = 0; m < 2; ++m) a[m][lane] = fragment(first, second, m);
+      });
+#pragma unroll
+      for (int tile = 0; tile < 2 * kPairs; ++tile) {
+#pragma unroll
+        for (int m = 0; m < 2; ++m) warp.count_products(counts[tile][m], a[m], b[s][tile / 2], tile % 2);
+      }
+    }
   }
+  warp.each([&](int lane) {
+#pragma unroll
+    for (int tile = 0; tile < 2 * kPairs; ++tile) {
+      for (int m = 0; m < 2; ++m) add_parities(counts[tile][m][lane], tile, m, sum[lane]);
+    }
+  });
 }
 
 }  // namespace sealring::cuda
