@@ -1,5 +1,5 @@
-// Kernels: ChaCha20-Poly1305 seal. The first of the list is preferred; the second, faster at a megabyte, is there
-// to be measured.
+// Kernels: ChaCha20-Poly1305 seal. The first of the list is preferred; the second, faster at a megabyte,
+// is there to be measured.
 #include "sealring/device/cuda/chacha_body.h"
 #include "sealring/device/cuda/kernel.h"
 
