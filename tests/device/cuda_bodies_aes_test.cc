@@ -10,9 +10,9 @@
 namespace sealring::cuda::test {
 namespace {
 
-using Seal = AesBody<AesConfig<Direction::seal, 0, CombineKind::replace>>;
+using Seal = AesBody<AesConfig<Direction::seal, CombineKind::replace>>;
 template <CombineKind K>
-using Open = AesBody<AesConfig<Direction::open, 0, K>>;
+using Open = AesBody<AesConfig<Direction::open, K>>;
 using OpenReplace = Open<CombineKind::replace>;
 
 /// Where plaintext waits: enough for three columns.

@@ -1,14 +1,16 @@
 // AES-GCM of many segments: the body of the seal and the open kernels [NIST SP 800-38D §7].
 //
-// A block is 16 warps that encrypt and four that finish, which share the work of a segment over two phases: everything
-// they do waits for the shared memory that encryption saturates. In phase i of a column
-//   workers    combine segment i-3 (open), then encrypt or decrypt segment i and evaluate their part of its GHASH;
-//   finishers  each adds up a quarter of the columns of the rows of segment i-1; besides, one writes (seal) or checks
-//              (open) the tag of segment i-2, one multiplies AAD and lengths of i-1, two prepare the next segments.
+// A block is 16 warps that encrypt and four that finish, which share the work of a segment over two phases:
+// everything they do waits for the shared memory that encryption saturates. In phase i of a column
+//   workers    combine segment i-3 (open), then encrypt or decrypt segment i and evaluate their part of its
+//   GHASH; finishers  each adds up a quarter of the columns of the rows of segment i-1; besides, one writes
+//   (seal) or checks
+//              (open) the tag of segment i-2, one multiplies AAD and lengths of i-1, two prepare the next
+//              segments.
 // AES is bound by lookups in shared memory (four tables, a copy a lane), so GHASH is on the tensor cores
 // (aes_key.h, aes_ghash.h). A worker walks over every 16th tile of 2 KiB; a lane encrypts 4 blocks, 512 bytes
-// apart, so that memory is touched lane after lane. open leaves the plaintext in shared memory (or private
-// memory) until the tag is known: ciphertext is read once, and nothing reaches the tensor before its tag was
+// apart, so that memory is touched lane after lane. open leaves the plaintext in private memory (in L2,
+// mostly) until the tag is known: ciphertext is read once, and nothing reaches the tensor before its tag was
 // accepted [protocol E.1].
 #pragma once
 
@@ -21,44 +23,38 @@
 
 namespace sealring::cuda {
 
-/// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory
-/// (open); 0: it waits in job.private_tiles, kDepth times private_bytes(segment_bytes) a column. 
-template <Direction kDirectionOf, std::uint32_t kTileOf, CombineKind kCombineOf>
+/// The choices of one kernel. open: plaintext waits in job.private_tiles, kDepth times
+/// private_bytes(segment_bytes) a column.
+template <Direction kDirectionOf, CombineKind kCombineOf>
 struct AesConfig {
-  
   static constexpr Direction kDirection = kDirectionOf;
-  static constexpr std::uint32_t kTile = kTileOf;
   static constexpr CombineKind kCombine = kCombineOf;
 };
 
 template <class Config>
 struct AesBody {
   static constexpr bool kOpen = Config::kDirection == Direction::open;
-  static constexpr bool kInShared = kOpen && Config::kTile != 0;
   static constexpr int kWorkers = kGcmWorkers;
   static constexpr int kFinishers = kFinishGroups;
   static constexpr int kThreads = (kWorkers + kFinishers) * kLanes;
   static constexpr int kBlocks = 1;
-  
-  static constexpr std::uint32_t kDepth = 3;  ///< open: segments whose plaintext waits
-  
+  static constexpr std::uint32_t kDepth = 3;                        ///< open: segments whose plaintext waits
   static constexpr std::uint32_t kStep = kWorkers * kGcmTileBytes;  ///< what all workers do at once
-  static constexpr std::uint32_t kStored = (kInShared ? kDepth * Config::kTile : kStep) / 16;
-  static_assert(Config::kTile % kStep == 0);
+  static constexpr std::uint32_t kStored = kStep / 16;
   static constexpr std::uint32_t kPhasesBehind =
-      kOpen ? kDepth : 2;                            ///< after the last segment was encrypted
+      kOpen ? kDepth : 2;                               ///< after the last segment was encrypted
   static constexpr int kExtras = kAadChunks + 1;        ///< blocks of AAD, and the lengths
   static constexpr std::uint32_t kGroups = 2 * kLanes;  ///< counter groups that are prepared of a segment
 
   struct Shared {
     AesTables tables;       ///< first: its address is part of the code
-    Chunk stored[kStored];  ///< ciphertext of the tiles in work; with kInShared then the plaintext that waits
+    Chunk stored[kStored];  ///< ciphertext of the tiles in work
     MatrixPair step[2];
     Chunk rows[2][kWorkers][kGcmRows];  ///< GHASH's rows of each warp
-    Chunk sums[2][kGcmRows];  ///< of all warps
+    Chunk sums[2][kGcmRows];            ///< of all warps
     ghash::Element extras[2][kExtras];  ///< AAD and lengths, times their powers
-    Chunk masks[2][kLanes];                ///< E(K, J0) of 32 segments
-    Chunk groups_two[2][kGroups];  ///< of a segment's counters by 256, see aes::CounterGroup
+    Chunk masks[2][kLanes];             ///< E(K, J0) of 32 segments
+    Chunk groups_two[2][kGroups];       ///< of a segment's counters by 256, see aes::CounterGroup
     std::uint32_t groups_one[2][kGroups];
     alignas(16) std::uint32_t round_keys[60];
     ghash::Element extra_powers[kExtras];
@@ -66,7 +62,6 @@ struct AesBody {
     std::uint32_t rounds;
     std::uint32_t accepted[kDepth];
     BadTag bad;
-    
   };
   static_assert(offsetof(Shared, tables) == 0);
 
@@ -88,7 +83,7 @@ struct AesBody {
     out.place = place_of(job, out.k);
     out.blocks = out.place.payload_bytes / 16 + (out.place.payload_bytes % 16 != 0 ? 1u : 0u);
     out.tiles = (out.blocks + kGcmTileChunks - 1) / kGcmTileChunks;
-    
+
     return out;
   }
   /// The first tile of a worker and so all: first, first + kWorkers, ... The last tile is worker 0's.
@@ -102,23 +97,15 @@ struct AesBody {
     return (tile / kWorkers * kWorkers + static_cast<std::uint32_t>(worker)) * kGcmTileChunks;
   }
   /// The 128 chunks in which a worker's ciphertext meets the tensor cores' layout.
-  SR_HOST_DEVICE static Chunk* staged(Shared& shared, const Segment& segment, int worker,
-                                      std::uint32_t tile) {
-    if constexpr (kInShared)
-      return shared.stored + segment.i % kDepth * (Config::kTile / 16) + own_place(tile, worker);
-    else
-      return shared.stored + static_cast<std::uint32_t>(worker) * kGcmTileChunks;
+  SR_HOST_DEVICE static Chunk* staged(Shared& shared, int worker) {
+    return shared.stored + static_cast<std::uint32_t>(worker) * kGcmTileChunks;
   }
   /// Where the plaintext of a tile waits for its tag.
-  SR_HOST_DEVICE static Chunk* waiting(Shared& shared, const SegmentJob& job, Column column,
-                                       const Segment& segment, int worker, std::uint32_t tile) {
-    if constexpr (kInShared) {
-      return staged(shared, segment, worker, tile);
-    } else {
-      const std::uint64_t index = std::uint64_t{kDepth} * column.index + segment.i % kDepth;
-      std::byte* const at = job.private_tiles + index * private_bytes(job.layout.segment_bytes);
-      return reinterpret_cast<Chunk*>(at) + own_place(tile, worker);
-    }
+  SR_HOST_DEVICE static Chunk* waiting(const SegmentJob& job, Column column, const Segment& segment,
+                                       int worker, std::uint32_t tile) {
+    const std::uint64_t index = std::uint64_t{kDepth} * column.index + segment.i % kDepth;
+    std::byte* const at = job.private_tiles + index * private_bytes(job.layout.segment_bytes);
+    return reinterpret_cast<Chunk*>(at) + own_place(tile, worker);
   }
   /// What one of the kDepth segments of a column needs of job.private_tiles.
   SR_HOST_DEVICE static constexpr std::uint64_t private_bytes(std::uint32_t segment_bytes) {
@@ -264,7 +251,7 @@ struct AesBody {
     TileOperands<Warp> operands;
     warp.each([&](int lane) { operands.value[lane] = RowWords{}; });
     for (std::uint32_t tile = first_tile(segment, worker); tile < segment.tiles; tile += kWorkers) {
-      Chunk* const stage = staged(shared, segment, worker, tile);
+      Chunk* const stage = staged(shared, worker);
       warp.step([&](int lane) {
         load_row(warp, job, segment, tile, lane, row[lane]);
         cipher_row(shared, job, segment, nonce, tile, lane, row[lane], stage);
@@ -274,7 +261,7 @@ struct AesBody {
         for (int c = 0; c < 4; ++c) operands.block[c][lane] = row_words(stage + c * kGcmRows, lane);
       });
       if constexpr (kOpen) {
-        Chunk* const plain = waiting(shared, job, column, segment, worker, tile);
+        Chunk* const plain = waiting(job, column, segment, worker, tile);
         warp.step([&](int lane) {
 #pragma unroll
           for (int c = 0; c < 4; ++c) plain[c * kLanes + lane] = row[lane].chunk[c];
@@ -282,14 +269,13 @@ struct AesBody {
       }
       absorb_tile(warp, shared.step, operands);
     }
-    warp.step([&](int lane) {
-      put_row_words(operands.value[lane], shared.rows[segment.parity()][worker], lane);
-    });
+    warp.step(
+        [&](int lane) { put_row_words(operands.value[lane], shared.rows[segment.parity()][worker], lane); });
   }
 
   // The accepted plaintext of a segment into the tensor.
   template <class Warp>
-  SR_HOST_DEVICE static void combine_segment(Warp& warp, Shared& shared, const SegmentJob& job, Column column,
+  SR_HOST_DEVICE static void combine_segment(Warp& warp, const SegmentJob& job, Column column,
                                              const Segment& segment) {
     constexpr bool kReads = Config::kCombine != CombineKind::replace;
     const std::byte* const local = job.combine.local + segment.place.payload;
@@ -298,7 +284,7 @@ struct AesBody {
     const ConstUserMemory memory{job.combine.local, payload_bytes_of(job)};
     const int worker = warp.index();
     for (std::uint32_t tile = first_tile(segment, worker); tile < segment.tiles; tile += kWorkers) {
-      const Chunk* const plain = waiting(shared, job, column, segment, worker, tile);
+      const Chunk* const plain = waiting(job, column, segment, worker, tile);
       warp.step([&](int lane) {
         const std::uint64_t begin =
             std::uint64_t{tile} * kGcmTileBytes + static_cast<std::uint32_t>(lane) * 16;
@@ -475,7 +461,7 @@ struct AesBody {
     if (warp.index() < kWorkers) {
       if constexpr (kOpen) {
         if (i >= kDepth && shared.accepted[i % kDepth] != 0)
-          combine_segment(warp, shared, job, column, segment_of(job, column, i - kDepth));
+          combine_segment(warp, job, column, segment_of(job, column, i - kDepth));
       }
       if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i));
       return;

@@ -143,8 +143,8 @@ SR_HOST_DEVICE inline void put_row_bytes(const RowWords& words, Chunk* rows, int
         static_cast<std::uint8_t>(words.words[i]);
 }
 
-/// The sum over warps: rows[w] (32 chunks each, zero where there is nothing) times H^(128 w), for w < 2 * steps;
-/// of each word of the sum the byte `group`, in the lowest bits.
+/// The sum over warps: rows[w] (32 chunks each, zero where there is nothing) times H^(128 w), for w < 2 *
+/// steps; of each word of the sum the byte `group`, in the lowest bits.
 template <class Warp>
 SR_HOST_DEVICE inline void sum_warps(Warp& warp, const MatrixPair* finish, const Chunk (*rows)[kGcmRows],
                                      std::uint32_t steps, int group,

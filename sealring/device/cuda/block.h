@@ -28,11 +28,6 @@
 // their own with its own phases (a `Block` again), the others do rest_work(warp) meanwhile, and all meet
 // behind both.
 //
-// block.loose_phase(barriers, i, work), i = 0, 1, ..., lets warps drift apart: phase i begins when all warps
-// have ended phase i-2. What a warp writes in phase i may be read by others from phase i+2 on, what it reads
-// may be overwritten from then on. init_loose() goes before the first in an ordinary phase, and an ordinary
-// phase follows the last.
-//
 // A new body: a struct with `Shared`, `kThreads`, and `template <class Block> static SR_HOST_DEVICE void
 // run(Block&, Shared&, const SegmentJob&, const OpView&, const KeyWords&, Column)`, which handles the
 // segments column.index, column.index + column.count, ... of the job. chacha_body.h is the example; kernel.h
@@ -71,11 +66,6 @@ struct FragmentA {
 };
 struct Counts {
   std::uint32_t words[4];
-};
-
-/// Barriers of loose phases, in shared memory.
-struct LooseBarriers {
-  std::uint64_t words[2];
 };
 
 // --- the host
@@ -195,11 +185,6 @@ class HostBlock {
       HostWarp warp(index, reads_);
       function(warp);
     }
-  }
-  void init_loose(LooseBarriers&) {}
-  template <class Function>
-  void loose_phase(LooseBarriers&, std::uint32_t, Function&& function) {
-    phase(function);
   }
   template <class Group, class Rest>
   void split(int group_warps, Group&& group, Rest&& rest) {
@@ -352,47 +337,6 @@ class DeviceBlock {
       asm volatile("bar.sync 1, %0;" ::"r"(group_warps_ * kLanes) : "memory");
 #endif
   }
-  /// By every thread; one acts.
-  SR_HOST_DEVICE void init_loose([[maybe_unused]] LooseBarriers& barriers) {
-#if defined(__CUDA_ARCH__)
-    if (threadIdx.x != 0) return;
-    for (std::uint64_t& word : barriers.words)
-      asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address_of(word)), "r"(warps()) : "memory");
-#endif
-  }
-  template <class Function>
-  SR_HOST_DEVICE void loose_phase([[maybe_unused]] LooseBarriers& barriers, [[maybe_unused]] std::uint32_t i,
-                                  Function&& function) {
-#if defined(__CUDA_ARCH__)
-    const std::uint32_t at = address_of(barriers.words[i % 2]);
-    // The i/2-th use of this barrier ended with phase i-2.
-    if (i >= 2) {
-      std::uint32_t done = 0;
-      while (done == 0) {
-#if __CUDA_ARCH__ >= 900  // asleep until then; elsewhere it would take issue slots from the others
-        asm volatile(
-            "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-            : "=r"(done)
-            : "r"(at), "r"((i / 2 - 1) & 1u)
-            : "memory");
-#else
-        asm volatile(
-            "{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-            : "=r"(done)
-            : "r"(at), "r"((i / 2 - 1) & 1u)
-            : "memory");
-        if (done == 0) __nanosleep(100);
-#endif
-      }
-      __syncwarp();
-    }
-    DeviceWarp warp;
-    function(warp);
-    __syncwarp();
-    if (threadIdx.x % kLanes == 0)
-      asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(at) : "memory");
-#endif
-  }
   template <class Group, class Rest>
   SR_HOST_DEVICE void split(int group_warps, Group&& group, Rest&& rest) {
 #if defined(__CUDA_ARCH__)
@@ -408,11 +352,6 @@ class DeviceBlock {
   }
 
  private:
-#if defined(__CUDA_ARCH__)
-  static __device__ std::uint32_t address_of(const std::uint64_t& word) {
-    return static_cast<std::uint32_t>(__cvta_generic_to_shared(&word));
-  }
-#endif
   int group_warps_;
 };
 
