@@ -90,8 +90,9 @@ GroupCommunicator::~GroupCommunicator() {
     if (any_source_) any_source_->forget();
     return;
   }
-  // A group that ends with operations under way cannot finish them: they fail, and with them the session.
-  const bool idle = drain(Deadline::in(std::chrono::milliseconds(0)));
+  // A group that ends with operations under way cannot finish them: they fail, and with them the session. An
+  // operation whose ticket is done may still be leaving its thread: it gets a moment.
+  const bool idle = drain(Deadline::in(std::chrono::seconds(1)));
   if (!idle) {
     Error error;
     error.code = Code::aborted;
