@@ -24,7 +24,7 @@ PART_COLOURS = ["#bab0ac", "#e45756", "#f58518", "#4c78a8"]
 STYLE = """
 :root { color-scheme: light; }
 body { font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; color: #1d1d1f; background: #fff;
-       max-width: 68rem; margin: 2rem auto; padding: 0 1.2rem; }
+       max-width: 78rem; margin: 2rem auto; padding: 0 1.2rem; }
 h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .4rem; }
 .subtitle { color: #66686c; margin-top: 0; }
 nav { margin: 1rem 0; font-size: .9rem; } nav a { margin-right: 1rem; color: #4c78a8; text-decoration:
@@ -150,13 +150,16 @@ def counts(data: list[dict]):
 
 
 def quoted(data: list[dict]):
+    """A bar from 1 (no slowdown) to the factor: a logarithmic axis has no zero."""
     order = [point["label"] for point in data]
+    values = alt.Data(values=[{**point, "one": 1} for point in data])
     return (
-        alt.Chart(alt.Data(values=data), title="published factors (quoted; other GPUs, emulated)")
+        alt.Chart(values, title="published factors (quoted; other GPUs, emulated)")
         .mark_bar(color="#b279a2", opacity=0.6)
         .encode(
             y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=260)),
-            x=alt.X("value:Q", title="factor, logarithmic", scale=alt.Scale(type="log", domainMin=1)),
+            x=alt.X("one:Q", title="factor, logarithmic", scale=alt.Scale(type="log", domainMin=1)),
+            x2="value:Q",
         )
         .properties(width=420, height=22 * len(order))
     )

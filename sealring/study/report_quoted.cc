@@ -55,12 +55,10 @@ ReportSection sections_of_numbers(const StudyResults& results, const ModelSummar
   for (const json& number : quoted.at("numbers")) {
     const std::uint32_t n = number.at("n");
     const std::vector<std::string> row{number.value("model", "-"), number.at("what"), value_text(number),
-                                       fmt::format("{}", n), kQuoted};
+                                       n == 0 ? std::string("-") : fmt::format("{}", n), kQuoted};
     (n == results.ranks ? same : other).rows.push_back(row);
     if (number.at("unit") != "x" || !number.contains("value")) continue;
-    data.push_back({{"label", fmt::format("{} (n = {})", number.at("id").get<std::string>(), n)},
-                    {"value", number.at("value")},
-                    {"n", n}});
+    data.push_back({{"label", number.at("id")}, {"value", number.at("value")}, {"n", n}});
   }
   same.note = fmt::format("n = {}: ours and the published ones.", results.ranks);
   other.note = "Published, other n, other GPUs, emulated.";

@@ -67,6 +67,35 @@ const CaseSummary* best_sealed(const std::vector<CaseSummary>& summaries) {
   return hop->iteration_ms < ring->iteration_ms ? hop : ring;
 }
 
+/// Stage 1, in the order of the cases.
+std::vector<std::pair<const CaseRecord*, const RunRecord*>> search_runs(const StudyResults& results) {
+  std::vector<std::pair<const CaseRecord*, const RunRecord*>> out;
+  for (const BlockRecord& block : results.blocks) {
+    if (block.stage != 1) continue;
+    for (const CaseRecord& record : results.cases) {
+      for (const RunRecord& run : block.runs) {
+        if (run.case_id == record.id) out.emplace_back(&record, &run);
+      }
+    }
+  }
+  return out;
+}
+
+/// "9 x 1.6, 5.1": equal neighbours are counted.
+std::string sizes_text(const std::vector<std::uint64_t>& bytes) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < bytes.size();) {
+    const std::string size = fmt::format("{:.1f}", static_cast<double>(bytes[i]) / kMib);
+    std::size_t same = 1;
+    while (i + same < bytes.size() &&
+           fmt::format("{:.1f}", static_cast<double>(bytes[i + same]) / kMib) == size)
+      ++same;
+    parts.push_back(same == 1 ? size : fmt::format("{} x {}", same, size));
+    i += same;
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 }  // namespace
 
 ReportSection short_section(const StudyResults& results, const ModelSummaries& models) {
@@ -242,39 +271,26 @@ ReportSection buckets_section(const StudyResults& results) {
   out.chart = "buckets";
   json data = json::array();
   ReportTable table;
-  table.columns = {"model",          "engine", "cap", "k", "bucket sizes after the rebuild, MiB",
-                   "ms / iteration", "best"};
-  for (const BlockRecord& block : results.blocks) {
-    if (block.stage != 1) continue;
-    std::vector<const RunRecord*> runs;
-    for (const CaseRecord& record : results.cases) {
-      for (const RunRecord& run : block.runs) {
-        if (run.case_id == record.id) runs.push_back(&run);
-      }
-    }
-    for (const RunRecord* run : runs) {
-      const CaseRecord& record = *results.find_case(run->case_id);
-      const EngineSpec* engine = find_engine(record.engine);
-      std::string sizes;
-      for (const std::uint64_t bytes : run->buckets_after) {
-        sizes += fmt::format("{}{:.1f}", sizes.empty() ? "" : ", ", static_cast<double>(bytes) / kMib);
-      }
-      const double middle = median(run->iteration_ms);
-      table.rows.push_back({record.model, engine == nullptr ? record.engine : engine->name,
-                            cap_text(record.cap_mib),
-                            fmt::format("{} -> {}", run->buckets_before.size(), run->buckets_after.size()),
-                            sizes, ms(middle), record.best ? "yes" : ""});
-      data.push_back({{"model", record.model},
-                      {"engine", engine == nullptr ? record.engine : engine->name},
-                      {"cap", record.cap_mib},
-                      {"ms", middle}});
-    }
+  table.columns = {"model",          "engine", "cap",   "k", "MiB after the rebuild",
+                   "ms / iteration", "best",   "origin"};
+  for (const auto& [record, run] : search_runs(results)) {
+    const EngineSpec* engine = find_engine(record->engine);
+    const std::string name = engine == nullptr ? record->engine : engine->name;
+    const double middle = median(run->iteration_ms);
+    table.rows.push_back({record->model, name, cap_text(record->cap_mib),
+                          fmt::format("{} -> {}", run->buckets_before.size(), run->buckets_after.size()),
+                          sizes_text(run->buckets_after), ms(middle), record->best ? "yes" : "",
+                          record->origin});
+    if (record->origin != kMeasured) continue;
+    data.push_back({{"model", record->model}, {"engine", name}, {"cap", record->cap_mib}, {"ms", middle}});
   }
   table.note =
-      "The search: one block, measured, preview; it only chooses each engine's cap, the results come from "
-      "fresh samples. A "
-      "cap is no cap: the first bucket is closed at 1 MiB, others when they have reached the cap, and no "
-      "parameter is split.";
+      "The search: one block, a preview; it only chooses each engine's cap, the results come from fresh "
+      "samples. A cap is "
+      "no cap: the first bucket is closed at 1 MiB, others when they have reached the cap, and no parameter "
+      "is split. Plain "
+      "with copies moves its data as a sealed run does, without sealing; the emulation's cost is fitted "
+      "against it.";
   out.tables.push_back(std::move(table));
   out.data = data.dump();
   return out;
