@@ -20,16 +20,15 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   sealring bench all_reduce --ranks 2 -b 1K -e 64M -f 4          plain and aes-256-gcm, interleaved
   sealring bench all_reduce --ranks 2 --suite all -b 16M -e 16M  every suite at one size
-  sealring bench all_reduce --suite gloo,plain,aes-256-gcm --pin next to PyTorch's Gloo, ranks pinned to
-  cores
+  sealring bench all_reduce --suite gloo,plain,aes-256-gcm --pin    next to Gloo, a core a rank
   sealring bench all_gather --ranks 4 --dtype bf16 --algorithm ring,one-hop
   sealring bench --targets --json targets.json                   this project's speed targets, judged
   SEALRING_JOB_KEY_FILE=job.key torchrun --no-python --nproc-per-node 2 sealring bench all_reduce
 
-With --ranks the ranks are processes of this machine that share a throwaway job key. Without it, RANK,
-WORLD_SIZE,
-MASTER_ADDR and MASTER_PORT (as torchrun sets them) place this process in a job, whose key comes from
-SEALRING_JOB_KEY_FILE. Busbw factors are those that nccl-tests derives in doc/PERFORMANCE.md.
+With --ranks the ranks are processes of this machine that share a throwaway job key. Without it,
+RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun sets them) place this process in a job,
+whose key comes from SEALRING_JOB_KEY_FILE. Busbw factors are those that nccl-tests derives in
+doc/PERFORMANCE.md.
 
 Columns:
 )";
@@ -263,6 +262,7 @@ int run_bench(const Options& options) {
     return (*launched)->rank == 0 ? printer.finish() : kExitDone;
   }
   if (options.ranks == 0) spec->ranks = 2;
+  spec->usable_threads = static_cast<std::uint32_t>(usable_cpus().size());
   if (options.targets) return launch_targets(options, *spec);
   if (spec->root >= spec->ranks) return print_usage("bench", "--root must be a rank");
   if (!spec->loopback) {
@@ -274,6 +274,13 @@ int run_bench(const Options& options) {
   return done ? printer.finish() : print_error(done.error());
 }
 
+/// A pinned rank sees its own CPUs only; the launcher saw them all.
+Machine machine_of(const BenchSpec& spec) {
+  Machine machine = read_machine();
+  if (spec.usable_threads > 0) machine.usable_threads = spec.usable_threads;
+  return machine;
+}
+
 struct RankOptions {
   std::string spec, directory;
   unsigned rank = 0;
@@ -282,7 +289,7 @@ struct RankOptions {
 
 int run_targets(const BenchSpec& spec, const RankOptions& options) {
   const auto rank = static_cast<Rank>(options.rank);
-  const Machine machine = rank == 0 ? read_machine() : Machine{};
+  const Machine machine = rank == 0 ? machine_of(spec) : Machine{};
   const auto result = run_local_targets_rank(spec, rank, options.key_descriptor, options.directory);
   if (!result) return print_error(result.error());
   if (rank != 0) return kExitDone;
@@ -300,7 +307,7 @@ int run_rank(const RankOptions& options) {
   if (!spec) return print_error(spec.error());
   const auto rank = static_cast<Rank>(options.rank);
   if (spec->target_blocks > 0) return run_targets(*spec, options);
-  Printer printer{*spec, rank == 0 ? read_machine() : Machine{}};
+  Printer printer{*spec, rank == 0 ? machine_of(*spec) : Machine{}};
   const auto done =
       run_local_bench_rank(*spec, rank, options.key_descriptor, options.directory, printer.reporter());
   if (!done) return print_error(done.error());

@@ -17,9 +17,8 @@ constexpr const char* kFooter = R"(Examples:
   sealring doctor
   SEALRING_JOB_KEY_FILE=job.key sealring doctor      also checks the key file
 
-It looks and measures a second; it changes nothing and sends nothing. Exit status 1 if something that a
-job needs is
-configured wrongly.)";
+It looks and measures a second; it changes nothing and sends nothing. Exit status 1 if something
+that a job needs is configured wrongly.)";
 
 void line(std::string_view name, const std::string& value) { fmt::print("  {:<22} {}\n", name, value); }
 

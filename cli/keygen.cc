@@ -13,11 +13,10 @@ constexpr const char* kFooter = R"(Examples:
   scp -p job.key other-host:                         every host of the job needs the same file
   SEALRING_JOB_KEY_FILE=job.key torchrun ... train.py
 
-The file is created with mode 0600 and never overwrites another. Every rank logs the fingerprint printed
-here, so
-two hosts with different keys are seen at once. Who holds this file can join the job and read its
-messages: it goes
-neither into a container image nor into a repository, nor onto a command line.)";
+The file is created with mode 0600 and never overwrites another. Every rank logs the fingerprint
+printed here, so two hosts with different keys are seen at once. Who holds this file can join the
+job and read its messages: it goes neither into a container image nor into a repository, nor onto a
+command line.)";
 
 int keygen(const std::string& path) {
   const JobKey key = JobKey::generate();

@@ -15,9 +15,9 @@ constexpr const char* kFooter = R"(Examples:
   sealring report out/results.json            writes out/report.md and out/report.html
   sealring report results.json -o somewhere
 
-A results file that was cut off or edited by hand is refused (RESULTS): every number of a report must be
-one that was
-measured. The HTML needs Python with altair and vl-convert-python; the Markdown needs nothing.)";
+A results file that was cut off or edited by hand is refused (RESULTS): every number of a report
+must be one that was measured. The HTML needs Python with altair and vl-convert-python; the Markdown
+needs nothing.)";
 
 struct Options {
   std::string results, directory, python;

@@ -18,15 +18,12 @@ constexpr const char* kFooter = R"(Examples:
   sealring study --resume out/results.json --blocks 10      add blocks to an earlier run
   sealring study --preset paper               the six models of the published study (GPUs; refuses without)
 
-What is measured: real PyTorch DDP training with Gloo, with our own plain ring, and with the ring and the
-one-hop
-schedule sealed by aes-256-gcm, each at its best bucket size (searched first) and at 25 MiB; the baseline
-against itself
-(A/A); and an emulation of our own seal cost on the plain ring, to check the method of the published
-study. All cases of
-a block run in the same processes in an order drawn from the seed; a result is the median of at least 5
-blocks with a
-95 % interval, less is marked preview.)";
+What is measured: real PyTorch DDP training with Gloo, with our own plain ring, and with the ring
+and the one-hop schedule sealed by aes-256-gcm, each at its best bucket size (searched first) and at
+25 MiB; the baseline against itself (A/A); and an emulation of our own seal cost on the plain ring,
+to check the method of the published study. All cases of a block run in the same processes in an
+order drawn from the seed; a result is the median of at least 5 blocks with a 95 % interval, less is
+marked preview.)";
 
 int finish(const StudyOptions& options, const StudyResults& results) {
   const std::string directory = std::filesystem::path(options.output).parent_path().string();
