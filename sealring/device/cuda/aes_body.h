@@ -318,14 +318,6 @@ struct AesBody {
     }
   }
 
-  // H^n, n < 2^24.
-  SR_HOST_DEVICE static ghash::Element power_of(const GcmKey& key, std::uint32_t n) {
-    ghash::Element out = key.powers[0][n & 255u];
-    if (n > 255) out = ghash::multiply(out, key.powers[1][(n >> 8) & 255u]);
-    if (n > 65535) out = ghash::multiply(out, key.powers[2][(n >> 16) & 255u]);
-    return out;
-  }
-
   // What lane `lane` adds to the rows' sum: a block of AAD, or the lengths.
   SR_HOST_DEVICE static ghash::Element extra_block(const SegmentJob& job, const OpView& op,
                                                    const Segment& segment, int lane) {

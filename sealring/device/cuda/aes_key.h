@@ -46,6 +46,14 @@ struct GcmKey {
   ghash::Element powers[3][256];            ///< H^(256^j i)
 };
 
+/// H^n, n < 2^24.
+SR_HOST_DEVICE inline ghash::Element power_of(const GcmKey& key, std::uint32_t n) {
+  ghash::Element out = key.powers[0][n & 255u];
+  if (n > 255) out = ghash::multiply(out, key.powers[1][(n >> 8) & 255u]);
+  if (n > 65535) out = ghash::multiply(out, key.powers[2][(n >> 16) & 255u]);
+  return out;
+}
+
 /// The logical bit of a matrix's output that physical column `column` (0..7) of column tile `tile` (0..15)
 /// computes: so that the sums which one thread gets of a row are the bits of one word of it.
 SR_HOST_DEVICE constexpr int output_bit(int tile, int column) {
