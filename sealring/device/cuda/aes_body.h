@@ -1,12 +1,13 @@
 // AES-GCM of many segments: the body of the seal and the open kernels [NIST SP 800-38D §7].
 //
 // A block is 16 warps that encrypt and four that finish, which share the work of a segment over two phases:
-// everything they do waits for the shared memory that encryption saturates. In phase i of a column
-//   workers    combine segment i-3 (open), then encrypt or decrypt segment i and evaluate their part of its
-//   GHASH; finishers  each adds up a quarter of the columns of the rows of segment i-1; besides, one writes
-//   (seal) or checks
-//              (open) the tag of segment i-2, one multiplies AAD and lengths of i-1, two prepare the next
-//              segments.
+// everything they do waits for the shared memory that encryption saturates. In phase i of a column the workers
+// combine segment i-3 (open), then encrypt or decrypt segment i and evaluate their part of its GHASH.
+//
+// Meanwhile each finisher adds up a quarter of the columns of the rows of segment i-1. Besides, one writes
+// (seal) or checks (open) the tag of segment i-2, one multiplies AAD and lengths of i-1, and two prepare the
+// segments to come.
+//
 // AES is bound by lookups in shared memory (four tables, a copy a lane), so GHASH is on the tensor cores
 // (aes_key.h, aes_ghash.h). A worker walks over every 16th tile of 2 KiB; a lane encrypts 4 blocks, 512 bytes
 // apart, so that memory is touched lane after lane. open leaves the plaintext in private memory (in L2,
