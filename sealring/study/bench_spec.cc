@@ -56,6 +56,7 @@ Result<BenchSpec> parse_spec(const json& in) {
   out.mark_mad_percent = in.at("mark_mad_percent");
   if (!in.at("max_mad_percent").is_null()) out.max_mad_percent = in.at("max_mad_percent").get<double>();
   out.target_blocks = in.at("target_blocks");
+  out.usable_threads = in.at("usable_threads");
   out.json_path = in.at("json_path");
   out.python = in.at("python");
   out.python_path = in.at("python_path");
@@ -92,6 +93,7 @@ std::string BenchSpec::to_json() const {
            {"mark_mad_percent", mark_mad_percent},
            {"max_mad_percent", nullptr},
            {"target_blocks", target_blocks},
+           {"usable_threads", usable_threads},
            {"json_path", json_path},
            {"python", python},
            {"python_path", python_path},

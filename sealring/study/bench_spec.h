@@ -39,9 +39,10 @@ struct BenchSpec {
   std::optional<double> max_mad_percent;  ///< a row above it makes the run exit 3
   std::uint32_t target_blocks = 0;  ///< above 0: the speed targets are measured instead, in so many blocks
   std::string json_path;
-  std::string python;       ///< interpreter of the Gloo workers
-  std::string python_path;  ///< PYTHONPATH for them
-  std::string commit;       ///< of the measured tree, where known
+  std::string python;                ///< interpreter of the Gloo workers
+  std::string python_path;           ///< PYTHONPATH for them
+  std::uint32_t usable_threads = 0;  ///< CPUs of the launcher, before ranks were pinned; 0: not known
+  std::string commit;                ///< of the measured tree, where known
 
   std::string to_json() const;
   /// Errors: MALFORMED.

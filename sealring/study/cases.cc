@@ -127,26 +127,26 @@ EmulationRecord fit_emulation(const StudyResults& results) {
       if (record->engine == "sealed-ring") sealed[key] = &run;
     }
   }
-  std::vector<std::pair<double, double>> points;
-  for (const auto& [key, run] : sealed) {
-    const double operations = run->seals + run->opens;
-    if (plain.count(key) == 0 || !(operations > 0)) continue;
-    const double extra_ms = run->seal_ms + run->open_ms - plain[key]->seal_ms - plain[key]->open_ms;
-    points.emplace_back((run->sealed_bytes + run->opened_bytes) / operations, 1000 * extra_ms / operations);
-  }
   EmulationRecord out;
-  if (const auto line = fit_line(points); points.size() >= 3 && line && line->b > 0) {
-    out.a_us = std::max(0.0, line->a);
-    out.b_ns_per_kib = line->b * 1000 * 1024;
-    out.r2 = line->r2;
-    out.source =
-        fmt::format("fitted to {} pairs of stage 1 runs, sealed and plain with copies", points.size());
-    return out;
-  }
   for (const CipherRecord& cipher : results.ciphers) {
     if (cipher.suite != "aes-256-gcm") continue;
+    out.a_us = cipher.record_us;
     out.b_ns_per_kib = 1024 * (1 / cipher.seal_gb_s + 1 / cipher.open_gb_s) / 2;
-    out.source = "one core's seal and open rate, measured apart from training; no cost a record";
+    out.source = "from one core's rates, measured apart from training";
+  }
+  std::vector<double> ns_per_byte;
+  for (const auto& [key, run] : sealed) {
+    const double operations = run->seals + run->opens, bytes = run->sealed_bytes + run->opened_bytes;
+    if (plain.count(key) == 0 || !(bytes > 0)) continue;
+    const double extra_ms = run->seal_ms + run->open_ms - plain[key]->seal_ms - plain[key]->open_ms;
+    ns_per_byte.push_back((extra_ms * 1e6 - out.a_us * 1e3 * operations) / bytes);
+  }
+  if (const double b = median(ns_per_byte); ns_per_byte.size() >= 3 && b > 0) {
+    out.b_ns_per_kib = b * 1024;
+    out.spread_percent = 100 * median_absolute_deviation(ns_per_byte) / b;
+    out.source =
+        fmt::format("the median of {} pairs of stage 1 runs, sealed and plain with copies, spread {:.0f} %",
+                    ns_per_byte.size(), out.spread_percent);
   }
   return out;
 }

@@ -32,9 +32,11 @@ void choose_best_caps(StudyResults& results, const std::string& model);
 /// Stage 2: best cap and cap 25 of every searched engine, then the checks. Adds missing cases to `results`.
 std::vector<CaseRecord> final_cases(StudyResults& results, const std::string& model);
 
-/// a and b of our own sealing under training: least squares over stage 1 of (seal + open time of sealed ring
-/// minus that of plain ring, per crypto operation) against payload bytes per operation. Falls back to
-/// `ciphers` (b only) when stage 1 has too few points, and says which in `source`.
+/// a and b of our own sealing under training. a: the suite's 64-byte record, from `ciphers`. b: median over
+/// stage 1 of what the sealed ring's seal and open timers exceed plain-copy's by, less a for each crypto
+/// operation, per payload byte (an emulated run copies where a sealed one seals, so only what sealing takes
+/// beyond a copy is to be added). Falls back to the rates in `ciphers` when stage 1 has too few runs, and
+/// says which in `source`.
 EmulationRecord fit_emulation(const StudyResults& results);
 
 /// A permutation of 0..count-1 drawn from the seed and the block's place in the study, the same everywhere.

@@ -80,13 +80,15 @@ struct ModelRecord {
 
 /// The cost of a crypto operation that the emulated rows add: a + b * bytes.
 struct EmulationRecord {
-  double a_us = 0, b_ns_per_kib = 0, r2 = 0;
+  double a_us = 0, b_ns_per_kib = 0;
+  double spread_percent = 0;  ///< median distance of the runs' own b from it
   std::string source;
 };
 
 struct CipherRecord {
   std::string suite;
   double seal_gb_s = 0, open_gb_s = 0;
+  double record_us = 0;  ///< a record of 64 bytes, mean of sealing and opening: what a record costs at least
 };
 
 /// A model of the published study: its buckets follow from its parameters' shapes.

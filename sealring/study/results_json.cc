@@ -23,8 +23,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CountRecord, ranks, all_reduces, suite, algor
                                    predicted_sealed_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SetupRecord, ranks, setup_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ModelRecord, id, name, description, parameters, batch)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EmulationRecord, a_us, b_ns_per_kib, r2, source)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CipherRecord, suite, seal_gb_s, open_gb_s)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EmulationRecord, a_us, b_ns_per_kib, spread_percent, source)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CipherRecord, suite, seal_gb_s, open_gb_s, record_us)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkloadRecord, id, name, parameters, buckets_25, buckets_400)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StudyResults, preset, date, commit, torch, python, seed, ranks, iterations,
                                    cpus_per_rank, wall_s, machines, models, cases, blocks, counts, setups,

@@ -68,15 +68,15 @@ TEST(Cases, EmulationIsFittedToWhatSealingAdds) {
     block.runs.push_back(run);
   }
   results.blocks = {block};
+  results.ciphers = {{"aes-256-gcm", 4, 2, 7}};
   const EmulationRecord fitted = fit_emulation(results);
-  EXPECT_NEAR(fitted.a_us, 7, 1e-6);
+  EXPECT_EQ(fitted.a_us, 7);
   EXPECT_NEAR(fitted.b_ns_per_kib, 256, 1e-6);
-  EXPECT_NEAR(fitted.r2, 1, 1e-9);
+  EXPECT_NEAR(fitted.spread_percent, 0, 1e-6);
 
-  results.blocks.clear();
-  results.ciphers = {{"aes-256-gcm", 4, 2}};
+  results.blocks[0].runs.resize(2);  // too few
   const EmulationRecord rates = fit_emulation(results);
-  EXPECT_EQ(rates.a_us, 0);
+  EXPECT_EQ(rates.a_us, 7);
   EXPECT_DOUBLE_EQ(rates.b_ns_per_kib, 1024 * 0.375);
 }
 

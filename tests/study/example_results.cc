@@ -18,8 +18,8 @@ double base_ms(const std::string& engine, double cap_mib) {
 RunRecord run_of(const CaseRecord& record, std::uint32_t block) {
   RunRecord run;
   run.case_id = record.id;
-  const double middle =
-      base_ms(record.engine, record.cap_mib) + 0.5 * ((block * 7 + record.engine.size()) % 5);
+  const double middle = base_ms(record.engine, record.cap_mib) +
+                        0.5 * static_cast<double>((block * 7 + record.engine.size()) % 5);
   run.iteration_ms = {middle - 0.5, middle, middle + 0.5};
   run.rank_iteration_ms = {run.iteration_ms, run.iteration_ms};
   run.forward_ms = {30, 30, 30};
@@ -89,12 +89,12 @@ StudyResults example_results() {
   results.machines = {example_machine()};
   add_model(results, "gpt2", "small GPT-2");
   add_model(results, "resnet", "small ResNet");
-  results.emulation = {4, 260, 0.99, "made up"};
+  results.emulation = {4, 260, 3, "made up"};
   results.counts = {{2, 5, "aes-256-gcm", "ring", 20, 20, 40, 1000, 1000},
                     {4, 142, "aes-256-gcm", "ring", 1704, 1704, 6816, 1000, 1000},
                     {4, 5, "aes-256-gcm", "one-hop", 50, 50, 200, 1000, 1000}};
   results.setups = {{2, {5, 6, 7}}, {4, {11, 12, 14}}};
-  results.ciphers = {{"aes-256-gcm", 4.5, 4.25}};
+  results.ciphers = {{"aes-256-gcm", 4.5, 4.25, 0.75}};
   results.workloads = {{"gpt2-xl", "GPT2-XL", 1'557'611'200, 145, 15}};
   return results;
 }
