@@ -1,5 +1,6 @@
 // Claim: the control message decoder takes any bytes, and what it accepts it would have written itself.
 // How: decode; encode again; equal unless text was escaped on receipt, which a second pass must leave alone.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
         sealring::decode_control_message(again, 4);  // escapes may have reached the bounds: cut
     SR_CHECK(second.has_value() && sealring::encode(*second) == again);
   } else {
-    SR_CHECK(sealring::to_bytes(view) == again);
+    SR_CHECK(std::ranges::equal(view, again));
   }
   return 0;
 }

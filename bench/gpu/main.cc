@@ -104,7 +104,7 @@ class Bench {
     SegmentJob job = segment_job_of(entry.suite, context, layout, layout.segments());
     job.plaintext = tensor_ + options.shift;
     job.wire = wire_;
-    OpRequest numbers;  // the device's own
+    OpRequest numbers;                         // the device's own
     if (entry.direction == Direction::open) {  // first a record to open
       must(ring->enqueue(job, Direction::seal, numbers, stream_));
       must(ring->verdict(stream_));
@@ -262,7 +262,7 @@ void further(Bench& bench) {
     const std::uint32_t segment = std::min(32u << 10, entry.segment_max);
     bench.kernel(entry, kLarge, segment, {.shift = 4, .note = " off by 4 bytes"});
     for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u, 264u})
-      bench.kernel(entry, 256u << 20, 32u << 10,
+      bench.kernel(entry, 256u << 20, segment,
                    {.columns = columns, .note = " columns " + std::to_string(columns)});
   }
 }
