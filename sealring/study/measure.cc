@@ -161,8 +161,9 @@ class LaptopStudy {
     if (std::any_of(results_.blocks.begin(), results_.blocks.end(), done)) return {};  // resumed
     const std::vector<CaseRecord> cases = search_cases(model, laptop_caps_mib());
     results_.cases.insert(results_.cases.end(), cases.begin(), cases.end());
-    const auto rounds = static_cast<std::uint32_t>(cases.size());
-    progress_.expect(rounds * 2 + options_.blocks * 2 * 10);
+    const auto models = options_.only.empty() ? results_.models.size() : std::size_t{1};
+    constexpr std::size_t kFinalCases = 10;  // of a model, if no engine's best cap is 25
+    progress_.expect(static_cast<std::uint32_t>(models * (cases.size() + options_.blocks * kFinalCases)));
     SR_TRY(run_block(1, 0, model, cases, kSearchIterations));
     choose_best_caps(results_, model);
     return {};

@@ -263,7 +263,7 @@ std::optional<int> Process::wait(Deadline deadline) {
       status_ = WIFEXITED(raw) ? WEXITSTATUS(raw) : 128 + WTERMSIG(raw);
     } else if (got < 0 && errno != EINTR) {
       status_ = 127;
-    } else if (deadline.expired()) {
+    } else if (deadline.expired() || interrupted()) {
       return std::nullopt;
     } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

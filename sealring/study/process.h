@@ -47,7 +47,8 @@ class Process {
   Result<std::string> read_all(Deadline deadline);
   /// Closes the child's input: a worker that reads commands ends then.
   void close_input();
-  /// The exit status (128 + signal when killed), or nullopt when it still runs at the deadline.
+  /// The exit status (128 + signal when killed), or nullopt when it still runs at the deadline or
+  /// after an interrupt.
   std::optional<int> wait(Deadline deadline);
   void kill(int signal) noexcept;
 

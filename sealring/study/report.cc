@@ -42,6 +42,7 @@ std::string table_text(const ReportTable& table) {
 
 /// HTML is drawn by Python; without it the Markdown still is a whole report.
 Result<void> write_html(const Report& report, const std::string& html_path, const std::string& python) {
+  catch_interrupts();
   SR_TRY(const PrivateDirectory directory, PrivateDirectory::make());
   const std::string data_path = directory.path() + "/report.json";
   SR_TRY(write_file(data_path, to_json(report)));
@@ -56,7 +57,9 @@ Result<void> write_html(const Report& report, const std::string& html_path, cons
   const std::string log = read_file(spec.error_file, kQuotedBytesMax).value_or("");
   const std::string end = log.size() > 600 ? log.substr(log.size() - 600) : log;
   return fail(Code::file, "report.html",
-              status ? "python3 -m sealring.plots failed: " + end : "plots took too long",
+              status          ? "python3 -m sealring.plots failed: " + end
+              : interrupted() ? "interrupted by a signal"
+                              : "plots took too long",
               "install altair and vl-convert-python; report.md is whole without them");
 }
 

@@ -30,6 +30,7 @@ std::string Workers::log_path(Rank rank) const {
 
 tl::unexpected<Error> Workers::failed(Rank rank, Error error) const {
   error.rank = rank;
+  if (error.code == Code::aborted) return tl::unexpected(std::move(error));
   if (const auto log = read_file(log_path(rank), kLogBytesMax); log && !log->empty()) {
     error.what += "; its log ends with:\n" + last_lines(*log, 12);
   }
