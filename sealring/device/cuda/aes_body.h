@@ -1,8 +1,8 @@
 // AES-GCM of many segments: the body of the seal and the open kernels [NIST SP 800-38D §7].
 //
 // A block is 16 warps that encrypt and four that finish, which share the work of a segment over two phases:
-// everything they do waits for the shared memory that encryption saturates. In phase i of a column the workers
-// combine segment i-3 (open), then encrypt or decrypt segment i and evaluate their part of its GHASH.
+// everything they do waits for the shared memory that encryption saturates. In phase i of a column the
+// workers combine segment i-3 (open), then encrypt or decrypt segment i and evaluate their part of its GHASH.
 //
 // Meanwhile each finisher adds up a quarter of the columns of the rows of segment i-1. Besides, one writes
 // (seal) or checks (open) the tag of segment i-2, one multiplies AAD and lengths of i-1, and two prepare the
