@@ -56,8 +56,7 @@ void add_study(CLI::App& app, Action& chosen) {
   verb->add_option("--preset", o->preset, "laptop or paper (laptop)")
       ->check(CLI::IsMember({"laptop", "paper"}));
   verb->add_option("--ranks", o->ranks, "ranks, each on its share of the cores (2)")->check(CLI::Range(2, 8));
-  verb->add_option("--blocks", o->blocks,
-                   "blocks of the final stage (5); fewer give a preview, 10 a headline")
+  verb->add_option("--blocks", o->blocks, "blocks of the final stage (10); fewer than 5 give a preview")
       ->check(CLI::Range(1, 1000));
   verb->add_option("--iterations", o->iterations, "iterations of a case in a block (10)")
       ->check(CLI::Range(1, 1000));

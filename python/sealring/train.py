@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import hashlib
 import json
 import os
+import signal
 import sys
 import time
 
@@ -263,6 +265,7 @@ def main() -> None:
     args = parser.parse_args()
     # Every engine gets the same threads: as many as this rank has CPUs.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
+    faulthandler.register(signal.SIGUSR1)  # the driver asks where a rank stands that does not answer
     if args.mode == "study":
         run_study(args)
     else:

@@ -14,7 +14,7 @@ namespace sealring {
 struct StudyOptions {
   std::string preset = "laptop";
   std::uint16_t ranks = 2;
-  std::uint32_t blocks = 5;       ///< of stage 2
+  std::uint32_t blocks = 10;      ///< of stage 2
   std::uint32_t iterations = 10;  ///< of a case in a block
   std::uint64_t seed = 1;
   double budget_s = 0;  ///< no block is begun after this much time; 0: no limit

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
+#include <thread>
 
 #include "sealring/session/identity.h"
 #include "sealring/study/machine.h"
@@ -13,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLogBytesMax = 64u << 20;
+constexpr std::size_t kLogLines = 12;
 
 std::string last_lines(const std::string& text, std::size_t lines) {
   std::size_t at = text.size();
@@ -31,10 +34,19 @@ std::string Workers::log_path(Rank rank) const {
 tl::unexpected<Error> Workers::failed(Rank rank, Error error) const {
   error.rank = rank;
   if (error.code == Code::aborted) return tl::unexpected(std::move(error));
-  if (const auto log = read_file(log_path(rank), kLogBytesMax); log && !log->empty()) {
-    error.what += "; its log ends with:\n" + last_lines(*log, 12);
+  for (Rank other = 0; other < ranks_.size(); ++other) {
+    // A rank that does not answer may only wait for another: show where each of them stands.
+    if (other != rank && error.code != Code::timeout) continue;
+    if (const auto log = read_file(log_path(other), kLogBytesMax); log && !log->empty()) {
+      error.what += fmt::format("; the log of rank {} ends with:\n{}", other, last_lines(*log, kLogLines));
+    }
   }
   return tl::unexpected(std::move(error));
+}
+
+void Workers::dump_stacks() {
+  for (Process& rank : ranks_) rank.kill(SIGUSR1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
 }
 
 Result<void> Workers::start_rank(Rank rank, const std::vector<unsigned>& cpus) {
@@ -86,7 +98,10 @@ Result<Workers> Workers::start(const WorkersSpec& spec) {
 Result<json> Workers::answer_of(Rank rank) {
   const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(spec_.timeout_s * 1000));
   auto line = ranks_[rank].read_line(Deadline::in(timeout));
-  if (!line) return failed(rank, std::move(line).error());
+  if (!line) {
+    if (line.error().code == Code::timeout && !ready_.is_null()) dump_stacks();
+    return failed(rank, std::move(line).error());
+  }
   json answer = json::parse(*line, nullptr, false);
   if (answer.is_discarded() || !answer.is_object()) {
     return failed(

@@ -38,6 +38,8 @@ class Workers {
       : directory_(std::move(directory)), spec_(std::move(spec)) {}
   Result<void> start_rank(Rank rank, const std::vector<unsigned>& cpus);
   Result<nlohmann::json> answer_of(Rank rank);
+  /// Asks every worker to write where it stands into its log.
+  void dump_stacks();
   std::string log_path(Rank rank) const;
   tl::unexpected<Error> failed(Rank rank, Error error) const;
 
