@@ -31,8 +31,8 @@ nav { margin: 1rem 0; font-size: .9rem; } nav a { margin-right: 1rem; color: #4c
 none; }
 .short p { font-size: 1.02rem; border-left: 3px solid #4c78a8; padding-left: .8rem; }
 .scroll { overflow-x: auto; margin-top: 1rem; }
-table { border-collapse: collapse; font-size: .84rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .28rem .6rem; text-align: right; border-bottom: 1px solid #e4e4e7; white-space: nowrap; }
+table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .28rem .48rem; text-align: right; border-bottom: 1px solid #e4e4e7; white-space: nowrap; }
 th { font-weight: 600; border-bottom: 2px solid #c9c9ce; }
 th:first-child, td:first-child, td.text, th.text { text-align: left; } td.text { white-space: normal; }
 tr:hover td { background: #f6f8fb; }
@@ -67,10 +67,17 @@ def slowdown(data: list[dict]):
             "baseline:N", title=None, scale=alt.Scale(range=COLOURS), legend=alt.Legend(orient="bottom")
         )
         offset = alt.YOffset("baseline:N")
-        x = alt.X("ratio:Q", title="time over the baseline's", scale=alt.Scale(zero=False))
+        x = alt.X(
+            "ratio:Q",
+            title="time over the baseline's",
+            scale=alt.Scale(zero=False),
+            axis=alt.Axis(tickCount=4, labelSeparation=8, labelOverlap=True),
+        )
         pale = alt.condition("datum.noisy", alt.value(0.45), alt.value(1))
         one_line = (
-            alt.Chart(alt.Data(values=[{"x": 1}])).mark_rule(strokeDash=[4, 4], color="#888").encode(x="x:Q")
+            alt.Chart(alt.Data(values=[{"x": 1}]))
+            .mark_rule(strokeDash=[4, 4], color="#888")
+            .encode(x="x:Q")
         )
         bars = alt.Chart(part).transform_filter("datum.low != null").mark_rule(strokeWidth=2)
         bars = bars.encode(y=y, yOffset=offset, x="low:Q", x2="high:Q", color=colour, opacity=pale)
@@ -137,7 +144,8 @@ def buckets(data: list[dict]):
 
 def counts(data: list[dict]):
     law = [
-        {"ranks": n / 4, "series": "4k(n-1), predicted", "operations": 20 * (n / 4 - 1)} for n in range(8, 33)
+        {"ranks": n / 4, "series": "4k(n-1), predicted", "operations": 20 * (n / 4 - 1)}
+        for n in range(8, 33)
     ]
     colour = alt.Color(
         "series:N", title=None, scale=alt.Scale(range=COLOURS), legend=alt.Legend(orient="bottom")
@@ -145,7 +153,9 @@ def counts(data: list[dict]):
     x = alt.X("ranks:Q", title="ranks", axis=alt.Axis(values=[2, 3, 4, 8]))
     y = alt.Y("operations:Q", title="crypto operations of a rank, k = 5")
     line = alt.Chart(alt.Data(values=law)).mark_line(strokeDash=[4, 4]).encode(x=x, y=y, color=colour)
-    dots = alt.Chart(alt.Data(values=data)).mark_point(filled=True, size=70).encode(x=x, y=y, color=colour)
+    dots = (
+        alt.Chart(alt.Data(values=data)).mark_point(filled=True, size=70).encode(x=x, y=y, color=colour)
+    )
     return alt.layer(line, dots).properties(width=380, height=240)
 
 
@@ -200,11 +210,12 @@ def table_html(table: dict) -> str:
     head = "".join(
         f"<th{' class=text' if w else ''}>{html.escape(c)}</th>" for c, w in zip(table["columns"], wide)
     )
-    rows = "".join("<tr>" + "".join(cell(c, w) for c, w in zip(row, wide)) + "</tr>" for row in table["rows"])
-    note = f'<p class="note">{html.escape(table["note"])}</p>' if table["note"] else ""
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
+    rows = "".join(
+        "<tr>" + "".join(cell(c, w) for c, w in zip(row, wide)) + "</tr>" for row in table["rows"]
     )
+    note = f'<p class="note">{html.escape(table["note"])}</p>' if table["note"] else ""
+    body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
+    return f'<div class="scroll"><table>{body}</table></div>{note}'
 
 
 def section_html(number: int, section: dict) -> str:

@@ -54,8 +54,9 @@ class SmallResNet(nn.Sequential):
             ResidualBlock(384, 384, 1),
         ]
         head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(384, 100)]
-        super().__init__(nn.Conv2d(3, 48, 3, 1, 1, bias=False), nn.BatchNorm2d(48), nn.ReLU(), *stages,
-        *head)
+        super().__init__(
+            nn.Conv2d(3, 48, 3, 1, 1, bias=False), nn.BatchNorm2d(48), nn.ReLU(), *stages, *head
+        )
 
 
 class TransformerBlock(nn.Module):
@@ -99,8 +100,9 @@ MODELS = {
 def make_batch(model: str, batch: int, rank: int):
     source = torch.Generator().manual_seed(1000 + rank)
     if model == "resnet":
-        return torch.randn(batch, 3, 16, 16, generator=source), torch.randint(100, (batch,),
-        generator=source)
+        return torch.randn(batch, 3, 16, 16, generator=source), torch.randint(
+            100, (batch,), generator=source
+        )
     tokens = torch.randint(4096, (batch, 65), generator=source)
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
@@ -184,7 +186,9 @@ def run_case(args, case: dict) -> dict:
         torch.manual_seed(7)
         make, batch, _ = MODELS[case["model"]]
         model = make()
-        wrapped = DistributedDataParallel(model, bucket_cap_mb=case["cap_mib"], gradient_as_bucket_view=True)
+        wrapped = DistributedDataParallel(
+            model, bucket_cap_mb=case["cap_mib"], gradient_as_bucket_view=True
+        )
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         data = make_batch(case["model"], batch, args.rank)
         setup_ms = 1e3 * (time.perf_counter() - begin)
@@ -193,7 +197,9 @@ def run_case(args, case: dict) -> dict:
         out = iterate(wrapped, optimizer, data, case["iterations"])
         cpu_ms, after = 1e3 * (time.process_time() - cpu_before), read_counters(case)
         out["parameters_sha256"] = parameters_hash(model)
-        out["no_sync_ms"] = iterate(wrapped, optimizer, data, case["no_sync"], sync=False)["iteration_ms"]
+        out["no_sync_ms"] = iterate(wrapped, optimizer, data, case["no_sync"], sync=False)[
+            "iteration_ms"
+        ]
         out["buckets_before"], out["buckets_after"] = bucket_sizes(wrapped)
         out["setup_ms"], out["cpu_ms"] = setup_ms, cpu_ms / case["iterations"]
         for key in ("seals", "opens", "sealed_bytes", "opened_bytes", "seal_ns", "open_ns", "wire_ns"):

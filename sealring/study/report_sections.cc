@@ -67,6 +67,13 @@ const CaseSummary* best_sealed(const std::vector<CaseSummary>& summaries) {
   return hop->iteration_ms < ring->iteration_ms ? hop : ring;
 }
 
+/// Decided only where the whole interval lies on one side.
+std::string within_ten_percent(const RatioSummary& ratio) {
+  if (!ratio.interval) return "undecided (preview)";
+  if (ratio.interval->low >= 0.9 && ratio.interval->high <= 1.1) return "yes";
+  return ratio.interval->high < 0.9 || ratio.interval->low > 1.1 ? "no" : "undecided";
+}
+
 /// Stage 1, in the order of the cases.
 std::vector<std::pair<const CaseRecord*, const RunRecord*>> search_runs(const StudyResults& results) {
   std::vector<std::pair<const CaseRecord*, const RunRecord*>> out;
@@ -311,13 +318,8 @@ ReportSection emulation_section(const StudyResults& results, const ModelSummarie
   for (const auto& [model, summaries] : models) {
     const auto check = emulation_check(results, model->id);
     if (!check) continue;
-    const bool decided = check->interval.has_value();
-    const bool within = decided && check->interval->low >= 0.9 && check->interval->high <= 1.1;
-    table.rows.push_back({model->name, ratio_text(check, std::nullopt),
-                          !decided ? "undecided (preview)"
-                          : within ? "yes"
-                                   : "no",
-                          "emulated over measured"});
+    table.rows.push_back(
+        {model->name, ratio_text(check, std::nullopt), within_ten_percent(*check), "emulated over measured"});
   }
   table.note = "Sealed ring at its best cap, same cap on both sides. ~ not distinguishable from 1.";
   out.tables.push_back(std::move(table));
