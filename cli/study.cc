@@ -33,6 +33,13 @@ int finish(const StudyOptions& options, const StudyResults& results) {
   fmt::print("results  {}\nreport   {}\n", options.output, written->markdown_path);
   if (!written->html_path.empty()) fmt::print("report   {}\n", written->html_path);
   if (!written->html_problem.empty()) fmt::print(stderr, "no HTML: {}\n", written->html_problem);
+  const auto gpus = results.machines.empty() ? std::vector<std::string>{} : results.machines.back().gpus;
+  if (!gpus.empty()) {
+    fmt::print(
+        "This machine has {} x {}; the six models of preset paper need them, and do not run yet: this "
+        "release seals CPU tensors only.\n",
+        gpus.size(), gpus.front());
+  }
   return kExitDone;
 }
 

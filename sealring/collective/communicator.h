@@ -66,9 +66,10 @@ class Ticket {
   std::shared_ptr<struct TicketState> state_;
 };
 
-/// One group. Thread-safe; calls are ordered as they come. Methods return at once with a ticket, or the first
-/// error of a dead session, or INVALID_ARGUMENT/UNSUPPORTED for what can be seen locally (nothing is sent
-/// then).
+/// One group. Thread-safe; calls are ordered as they come. Methods return at once with a ticket, or
+/// INVALID_ARGUMENT/UNSUPPORTED for what can be seen locally (nothing is sent then, and no memory touched).
+/// On a dead session an operation fails as one under way does: by its ticket, with the first error and a
+/// poisoned output.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <utility>
 
+#include "sealring/base/boundary.h"
 #include "sealring/base/log.h"
 
 namespace sealring {
@@ -11,6 +13,11 @@ namespace {
 
 std::span<std::byte> memory_of(const Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data), tensor.elements * dtype_bytes(tensor.dtype)};
+}
+
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+  const std::less<const std::byte*> before;  // a total order, also of pointers into different objects
+  return before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
 }
 
 tl::unexpected<Error> bad_argument(std::string what) {
@@ -108,12 +115,6 @@ GroupCommunicator::~GroupCommunicator() {
   core_->transport->close_group(label);
 }
 
-Result<void> GroupCommunicator::check_alive() const {
-  SR_TRY(core_->check_process());
-  if (core_->verdict.dead()) return fail(*core_->verdict.error());
-  return {};
-}
-
 Result<void> GroupCommunicator::check_root(Rank root) const {
   if (root < size()) return {};
   return bad_argument(fmt::format("root {} is not in a group of {}", root, size()));
@@ -131,14 +132,16 @@ Algorithm GroupCommunicator::algorithm_for(Op op, std::uint64_t bytes) const {
 }
 
 Result<Ticket> GroupCommunicator::issue(CollectiveCall call, std::span<std::byte> output) {
-  SR_TRY(check_alive());
-  auto ticket = std::make_shared<TicketState>();
-  const Deadline deadline = op_deadline();
-  const std::lock_guard lock(issue_mutex_);
-  call.seq = next_seq_++;
-  collectives_.issue(
-      [this, call, output, deadline, ticket] { run_collective(call, output, deadline, ticket); });
-  return TicketState::ticket_of(ticket);
+  SR_TRY(core_->check_process());
+  return without_exceptions("communicator.call", [&]() -> Result<Ticket> {
+    auto ticket = std::make_shared<TicketState>();
+    const Deadline deadline = op_deadline();
+    const std::lock_guard lock(issue_mutex_);
+    call.seq = next_seq_++;
+    collectives_.issue(
+        [this, call, output, deadline, ticket] { run_collective(call, output, deadline, ticket); });
+    return TicketState::ticket_of(ticket);
+  });
 }
 
 void GroupCommunicator::run_collective(const CollectiveCall& call, std::span<std::byte> output,
@@ -153,7 +156,7 @@ void GroupCommunicator::run_collective(const CollectiveCall& call, std::span<std
   context.root = call.root;
   context.elements = call.elements;
   if (size() > 1 && !core_->verdict.dead()) core_->control->op_started(context, members_);
-  auto result = executor_.run(call, deadline);
+  auto result = without_exceptions("communicator.run", [&] { return executor_.run(call, deadline); });
   if (size() > 1) core_->control->op_finished(group_id_, call.seq, result.has_value());
   finish(std::move(result), call.dtype, output, ticket);
 }
@@ -298,7 +301,9 @@ Result<Ticket> GroupCommunicator::all_to_all(Tensor in, Tensor out) {
     return bad_argument(
         fmt::format("all_to_all: {} elements cannot be cut into {} equal pieces", in.elements, size()));
   }
-  if (in.data == out.data && in.elements > 0) return bad_argument("all_to_all cannot run in place");
+  if (overlap(memory_of(in), memory_of(out))) {
+    return bad_argument("all_to_all: input and output overlap; it cannot run in place");
+  }
   CollectiveCall call;
   call.op = Op::all_to_all;
   call.dtype = in.dtype;
@@ -321,21 +326,28 @@ GroupCommunicator::Direction& GroupCommunicator::direction(Rank peer, bool outgo
 }
 
 Result<Ticket> GroupCommunicator::send(Tensor data, Rank peer, std::uint32_t tag) {
-  SR_TRY(check_alive());
+  SR_TRY(core_->check_process());
   SR_TRY(check_tensor(data, "tensor"));
   SR_TRY(check_peer(peer));
-  auto ticket = std::make_shared<TicketState>();
-  const Deadline deadline = op_deadline();
-  const std::lock_guard lock(issue_mutex_);
-  Direction& way = direction(peer, true);
-  const OpInfo op{way.seq++,         Op::send, RedOp::none,   data.dtype,
-                  Algorithm::direct, kNoRoot,  data.elements, tag};
-  way.thread.issue([this, op, data, peer, deadline, ticket] {
-    const OutgoingMove move{{peer},        false, 0,  static_cast<const std::byte*>(data.data),
-                            data.elements, 0,     1.0};
-    finish(channel_->send(op, move, deadline), data.dtype, {}, ticket);
+  return without_exceptions("communicator.call", [&]() -> Result<Ticket> {
+    auto ticket = std::make_shared<TicketState>();
+    const Deadline deadline = op_deadline();
+    const std::lock_guard lock(issue_mutex_);
+    Direction& way = direction(peer, true);
+    const OpInfo op{way.seq++,         Op::send, RedOp::none,   data.dtype,
+                    Algorithm::direct, kNoRoot,  data.elements, tag};
+    way.thread.issue([this, op, data, peer, deadline, ticket] {
+      finish(without_exceptions("communicator.run",
+                                [&] {
+                                  const OutgoingMove move{
+                                      {peer},        false, 0,  static_cast<const std::byte*>(data.data),
+                                      data.elements, 0,     1.0};
+                                  return channel_->send(op, move, deadline);
+                                }),
+             data.dtype, {}, ticket);
+    });
+    return TicketState::ticket_of(ticket);
   });
-  return TicketState::ticket_of(ticket);
 }
 
 void GroupCommunicator::issue_recv(Tensor data, Rank peer, std::uint32_t tag, Deadline deadline,
@@ -345,40 +357,51 @@ void GroupCommunicator::issue_recv(Tensor data, Rank peer, std::uint32_t tag, De
   const OpInfo op{way.seq++,         Op::send, RedOp::none,   data.dtype,
                   Algorithm::direct, kNoRoot,  data.elements, tag};
   way.thread.issue([this, op, data, peer, deadline, ticket = std::move(ticket)] {
-    IncomingMove move;
-    move.peer = peer;
-    move.dst = static_cast<std::byte*>(data.data);
-    move.elements = data.elements;
-    finish(channel_->recv(op, move, deadline), data.dtype, memory_of(data), ticket);
+    finish(without_exceptions("communicator.run",
+                              [&] {
+                                IncomingMove move;
+                                move.peer = peer;
+                                move.dst = static_cast<std::byte*>(data.data);
+                                move.elements = data.elements;
+                                return channel_->recv(op, move, deadline);
+                              }),
+           data.dtype, memory_of(data), ticket);
   });
 }
 
 Result<Ticket> GroupCommunicator::recv(Tensor data, Rank peer, std::uint32_t tag) {
-  SR_TRY(check_alive());
+  SR_TRY(core_->check_process());
   SR_TRY(check_tensor(data, "tensor"));
   SR_TRY(check_peer(peer));
-  auto ticket = std::make_shared<TicketState>();
-  issue_recv(data, peer, tag, op_deadline(), ticket);
-  return TicketState::ticket_of(ticket);
+  return without_exceptions("communicator.call", [&]() -> Result<Ticket> {
+    auto ticket = std::make_shared<TicketState>();
+    issue_recv(data, peer, tag, op_deadline(), ticket);
+    return TicketState::ticket_of(ticket);
+  });
 }
 
 Result<Ticket> GroupCommunicator::recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source) {
-  SR_TRY(check_alive());
+  SR_TRY(core_->check_process());
   SR_TRY(check_tensor(data, "tensor"));
-  auto ticket = std::make_shared<TicketState>();
-  const Deadline deadline = op_deadline();
-  const std::lock_guard lock(issue_mutex_);
-  if (!any_source_) any_source_ = std::make_unique<OpThread>("sr-recv-any");
-  // The thread waits for the receive that it has started, so that a following recv_any cannot pick the same
-  // message.
-  any_source_->issue([this, data, tag, deadline, ticket, source = std::move(source)] {
-    auto peer = channel_->wait_any(memory_of(data).size(), deadline);
-    if (!peer) return finish(tl::unexpected(std::move(peer).error()), data.dtype, memory_of(data), ticket);
-    *source = *peer;
-    issue_recv(data, *peer, tag, deadline, ticket);
-    (void)TicketState::ticket_of(ticket).wait(Deadline::never());
+  return without_exceptions("communicator.call", [&]() -> Result<Ticket> {
+    auto ticket = std::make_shared<TicketState>();
+    const Deadline deadline = op_deadline();
+    const std::lock_guard lock(issue_mutex_);
+    if (!any_source_) any_source_ = std::make_unique<OpThread>("sr-recv-any");
+    // The thread waits for the receive that it has started, so that a following recv_any cannot pick the same
+    // message.
+    any_source_->issue([this, data, tag, deadline, ticket, source = std::move(source)] {
+      const auto begun = without_exceptions("communicator.run", [&]() -> Result<void> {
+        if (core_->verdict.dead()) return fail(*core_->verdict.error());
+        SR_TRY(*source, channel_->wait_any(memory_of(data).size(), deadline));
+        issue_recv(data, *source, tag, deadline, ticket);
+        return {};
+      });
+      if (!begun) return finish(begun, data.dtype, memory_of(data), ticket);
+      (void)TicketState::ticket_of(ticket).wait(Deadline::never());
+    });
+    return TicketState::ticket_of(ticket);
   });
-  return TicketState::ticket_of(ticket);
 }
 
 Counters GroupCommunicator::counters() const {

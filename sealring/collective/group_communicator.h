@@ -60,7 +60,6 @@ class GroupCommunicator final : public Communicator {
   };
   using TicketPtr = std::shared_ptr<TicketState>;
 
-  Result<void> check_alive() const;
   Result<void> check_root(Rank root) const;
   Result<void> check_peer(Rank peer) const;
   Deadline op_deadline() const { return Deadline::in(std::chrono::nanoseconds(timeout_ns_.load())); }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "sealring/base/boundary.h"
 #include "sealring/base/log.h"
 #include "sealring/channel/establish.h"
 #include "sealring/collective/communicator.h"
@@ -99,15 +100,17 @@ class SessionImpl final : public Session {
       return fail(Code::invalid_argument, "session.split",
                   "members must be ascending global ranks of this session and hold this rank");
     }
-    const Deadline deadline = Deadline::in(config.connect_timeout);
-    SR_TRY(auto keys, establish_group(*core_->keys, members, store, prefix, deadline));
-    if (members.size() > 1) {
-      SR_TRY(core_->transport->open_group(core_->links_for(*keys, {Kind::pair, Kind::p2p}), deadline));
-    }
-    GroupKeys& group_keys = *keys;
-    auto group = std::make_shared<GroupCommunicator>(core_, std::move(keys), group_keys);
-    groups_.push_back(group);
-    return std::shared_ptr<Communicator>(group);
+    return without_exceptions("session.split", [&]() -> Result<std::shared_ptr<Communicator>> {
+      const Deadline deadline = Deadline::in(config.connect_timeout);
+      SR_TRY(auto keys, establish_group(*core_->keys, members, store, prefix, deadline));
+      if (members.size() > 1) {
+        SR_TRY(core_->transport->open_group(core_->links_for(*keys, {Kind::pair, Kind::p2p}), deadline));
+      }
+      GroupKeys& group_keys = *keys;
+      auto group = std::make_shared<GroupCommunicator>(core_, std::move(keys), group_keys);
+      groups_.push_back(group);
+      return std::shared_ptr<Communicator>(group);
+    });
   }
 
   void abort(Error error) noexcept override { core_->die(std::move(error)); }
@@ -154,11 +157,13 @@ Result<std::shared_ptr<Session>> Session::connect(const CommConfig& config, Iden
                                                   std::shared_ptr<Store> store, const std::string& prefix,
                                                   std::shared_ptr<BulkCipher> cipher) {
   SR_TRY(check_config(config, identity));
-  if (cipher == nullptr) cipher = make_cpu_bulk_cipher();
-  auto core = std::make_shared<SessionCore>(config, std::move(transport), std::move(cipher));
-  auto session = std::make_shared<SessionImpl>(core, std::move(identity));
-  SR_TRY(session->start(std::move(store), prefix));
-  return std::shared_ptr<Session>(session);
+  return without_exceptions("session.connect", [&]() -> Result<std::shared_ptr<Session>> {
+    if (cipher == nullptr) cipher = make_cpu_bulk_cipher();
+    auto core = std::make_shared<SessionCore>(config, std::move(transport), std::move(cipher));
+    auto session = std::make_shared<SessionImpl>(core, std::move(identity));
+    SR_TRY(session->start(std::move(store), prefix));
+    return std::shared_ptr<Session>(session);
+  });
 }
 
 }  // namespace sealring

@@ -80,8 +80,8 @@ void ControlThread::op_started(const OpContext& context, const std::vector<Rank>
     recorder_.started(context);
     if (context.op == Op::send) return;  // its number counts per direction: nothing to compare it with
     const auto mismatch = book_.issued(context, members);
-    if (!mismatch || requests_.mismatch) return;
-    requests_.mismatch = mismatch;
+    if (!requests_.mismatch) requests_.mismatch = mismatch;
+    if (!mismatch && !book_.deserted()) return;
   }
   bell_->ring();  // the thread sets the verdict: a callback must not meet locks that the caller may hold here
 }
@@ -170,6 +170,7 @@ bool ControlThread::step() {
     if (wanted.stop) return false;
     if (wanted.leave_until && leave_done(*wanted.leave_until)) return false;
     if (!leave_said_ && Clock::now() >= next_beat_) beat();
+    check_desertion();
     check_silence();
   }
   if (verdict_.dead() && !death_) return true;  // found just now: no wait before the teardown
@@ -220,7 +221,7 @@ void ControlThread::hear(ControlEvent event) {
   if (!peer.unbelieved) hear_frames(event.peer, peer, event.bytes);
   if (!event.closed || peer.closed) return;
   peer.closed = true;
-  // After a farewell it is orderly: whoever still needs that rank finds out by its own operation.
+  // After a farewell it is orderly; check_desertion() sees to operations that still need that rank.
   if (!peer.left)
     lose(event.peer, fmt::format("the control stream of rank {} has ended without a farewell", event.peer));
 }
@@ -262,6 +263,10 @@ void ControlThread::take(Rank rank, Peer& peer, ControlMessage message) {
     peer.answered = true;
   } else if (std::holds_alternative<Leave>(message)) {
     peer.left = true;
+    {
+      const std::lock_guard lock(mutex_);
+      book_.left(rank);
+    }
     send(rank, peer, LeaveSeen{});
   } else if (std::holds_alternative<LeaveSeen>(message)) {
     peer.knows_leave = true;
@@ -344,6 +349,18 @@ void ControlThread::check_mismatch(std::optional<Mismatch> mismatch) {
   error.expected = to_hex(mismatch->mine);
   error.got = to_hex(mismatch->theirs);
   end_session(std::move(error));
+}
+
+void ControlThread::check_desertion() {
+  std::optional<Desertion> found;
+  {
+    const std::lock_guard lock(mutex_);
+    found = book_.deserted();
+  }
+  if (!found || verdict_.dead()) return;
+  lose(found->peer, fmt::format("rank {} has left the session without operation {} of {}, which this rank "
+                                "has called",
+                                found->peer, found->seq, group_name(found->group_id, world_group_)));
 }
 
 void ControlThread::check_silence() {

@@ -84,6 +84,7 @@ class ControlThread final : public Control {
 
   void beat();
   void check_mismatch(std::optional<Mismatch> mismatch);
+  void check_desertion();
   void check_silence();
   void begin_death();
   bool death_done();

@@ -105,8 +105,30 @@ std::optional<Mismatch> SignatureBook::heard(Rank peer, const Heartbeat& beat) {
 void SignatureBook::forget(const std::array<std::byte, 32>& group_id) {
   const auto at = groups_.find(group_tag(group_id));
   if (at == groups_.end()) return;
+  if (at->second.unsent > 0) {
+    at->second.ended = true;
+    return;
+  }
   if (at->second.members.empty()) --foreign_groups_;
   groups_.erase(at);
+}
+
+void SignatureBook::left(Rank peer) { left_.insert(peer); }
+
+std::optional<Desertion> SignatureBook::deserted() const {
+  if (left_.empty()) return std::nullopt;
+  for (const auto& [tag, group] : groups_) {
+    if (group.mine.empty() || group.ended) continue;
+    for (const Rank peer : left_) {
+      if (!holds(group, peer)) continue;
+      const auto said = group.peers.find(peer);
+      const std::uint64_t called = said == group.peers.end() ? 0 : said->second.last_seq + 1;
+      if (const std::uint64_t mine = group.mine.back().context.seq; mine >= called) {
+        return Desertion{group.id, std::max(called, group.mine.front().context.seq), peer};
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<Heartbeat> SignatureBook::beats_for(Rank peer) {
@@ -128,6 +150,7 @@ std::vector<Heartbeat> SignatureBook::beats_for(Rank peer) {
 
 void SignatureBook::beat_sent() {
   for (auto& [tag, group] : groups_) group.unsent = 0;
+  std::erase_if(groups_, [](const auto& entry) { return entry.second.ended; });
 }
 
 std::optional<std::uint64_t> SignatureBook::last_heard(const std::array<std::byte, 32>& group_id,

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "sealring/control/messages.h"
@@ -23,6 +24,13 @@ struct Mismatch {
   OpDigest mine{}, theirs{};
 };
 
+/// An op of mine that a peer never called, and never will: it has left.
+struct Desertion {
+  std::array<std::byte, 32> group_id{};
+  std::uint64_t seq = 0;
+  Rank peer = 0;  ///< global
+};
+
 /// Not thread-safe. Ranks are global. Point-to-point ops must stay out: their numbers count per direction.
 ///
 /// Keeps the last GroupBeat::kMarksMax ops of each group, mine and each peer's, so that ranks of different
@@ -35,7 +43,12 @@ class SignatureBook {
   std::optional<Mismatch> issued(const OpContext& context, const std::vector<Rank>& members);
   /// A peer's heartbeat. Words of a rank that is no member of the group are ignored.
   std::optional<Mismatch> heard(Rank peer, const Heartbeat& beat);
+  /// This rank's group has ended. Its last op is still told in the next beat: peers may not have finished it.
   void forget(const std::array<std::byte, 32>& group_id);
+  /// A peer says nothing more: what it has told of is all that it ever called.
+  void left(Rank peer);
+  /// The first op of mine that a peer has left without; nullopt when there is none.
+  std::optional<Desertion> deserted() const;
   /// What is to be sent to `peer` now, per group that it is a member of: the marks since the last
   /// beat_sent(), at least the last one. Several messages when one cannot hold all, one empty message when
   /// there is nothing.
@@ -65,12 +78,14 @@ class SignatureBook {
     std::vector<Rank> members;  ///< empty: this rank has issued nothing here yet
     std::deque<OwnOp> mine;
     std::size_t unsent = 0;  ///< how many of the newest of `mine` no beat has carried
+    bool ended = false;      ///< forgotten here; goes with the next beat
     std::map<Rank, PeerMarks> peers;
   };
   static bool holds(const Group& group, Rank rank);
   Group& group_for_heard(const GroupTag& tag);
 
   Rank me_;
+  std::set<Rank> left_;
   std::map<GroupTag, Group> groups_;
   std::size_t foreign_groups_ = 0;
 };

@@ -3,6 +3,7 @@
 // sum exact.
 #include "sealring/collective/communicator.h"
 
+#include <cmath>
 #include <map>
 
 #include "sealring/collective/schedule.h"
@@ -365,6 +366,9 @@ TEST(Communicator, LocalMistakesAreToldAtOnceAndHarmNobody) {
     EXPECT_EQ(comm.all_reduce(ten, {data.data(), 10, DType::i32}, {}).error().code, Code::invalid_argument);
     EXPECT_EQ(comm.all_reduce({nullptr, 10, DType::f32}, ten, {}).error().code, Code::invalid_argument);
     EXPECT_EQ(comm.broadcast(ten, 2).error().code, Code::invalid_argument);
+    EXPECT_EQ(comm.all_to_all({data.data(), 8, DType::f32}, {data.data() + 2, 8, DType::f32}).error().code,
+              Code::invalid_argument)
+        << "overlapping";
     EXPECT_EQ(comm.send(ten, rank, 0).error().code, Code::invalid_argument);
     EXPECT_EQ(comm.reduce_scatter(nine, ten, {}).error().code, Code::invalid_argument);
     EXPECT_EQ(
@@ -375,6 +379,36 @@ TEST(Communicator, LocalMistakesAreToldAtOnceAndHarmNobody) {
     const auto result = run(comm.all_reduce(ten, ten, {}));
     EXPECT_TRUE(result) << result.error().message();
   });
+}
+
+TEST(Communicator, WhatIsIssuedInADeadSessionFailsByItsTicketAndIsPoisoned) {
+  LocalJob job(JobOptions{});
+  ASSERT_TRUE(job.connected()) << job.first_error();
+  Error death;
+  death.code = Code::data_tag;
+  death.stage = "test";
+  death.what = "made up";
+  job.session(0).abort(death);
+  Communicator& comm = job.comm(0);
+  const auto failed = [&](auto call) {
+    std::vector<float> data(64, 1.0f);
+    const auto ticket = call(Tensor{data.data(), data.size(), DType::f32});
+    ASSERT_TRUE(ticket) << "a dead session is no mistake of the caller";
+    const auto result = ticket->wait(Deadline::in(std::chrono::seconds(10)));
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, Code::data_tag);
+    for (const float value : data) ASSERT_TRUE(std::isnan(value));
+  };
+  failed([&](Tensor data) { return comm.all_reduce(data, data, {}); });
+  failed([&](Tensor data) { return comm.broadcast(data, 1); });
+  failed([&](Tensor data) { return comm.recv(data, 1, 0); });
+  failed([&](Tensor data) { return comm.recv_any(data, 0, std::make_shared<Rank>(Rank{0})); });
+  std::vector<float> mine(64, 1.0f);
+  const auto sent = run(comm.send({mine.data(), mine.size(), DType::f32}, 1, 0));
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().code, Code::data_tag);
+  EXPECT_EQ(mine[63], 1.0f) << "what was to be sent is the caller's";
+  EXPECT_FALSE(run(comm.barrier()));
 }
 
 }  // namespace

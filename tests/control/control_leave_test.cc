@@ -27,9 +27,33 @@ TEST(ControlLeave, APeerThatLeftIsNoLoss) {
   left.wait();
   std::this_thread::sleep_for(patient(100ms));
   for (const Verdict& verdict : world.verdicts) EXPECT_FALSE(verdict.dead());
-  world.begin(0, world.op(0));  // who needs it finds out by the operation itself
-  std::this_thread::sleep_for(50ms);
+}
+
+TEST(ControlLeave, WhatAPeerCalledBeforeItLeftIsNotMissed) {
+  World world(2, quick());
+  world.begin(1, world.op(0));
+  world.controls[1]->forget_group(world.op(0).group_id);  // at once: no beat has told of the op
+  auto left = std::async(std::launch::async, [&] { return world.controls[1]->leave(Deadline::in(100ms)); });
+  left.wait();
+  world.begin(0, world.op(0));
+  std::this_thread::sleep_for(patient(100ms));
   EXPECT_FALSE(world.verdicts[0].dead());
+}
+
+TEST(ControlLeave, AnOperationThatAPeerLeftWithoutIsALoss) {
+  for (const bool before : {true, false}) {
+    World world(3, quick());
+    world.begin_all(world.op(0));
+    if (before) world.begin(0, world.op(1));
+    auto left = std::async(std::launch::async, [&] { return world.controls[2]->leave(Deadline::in(100ms)); });
+    left.wait();
+    if (!before) world.begin(0, world.op(1));
+    const Error error = world.ending(0);
+    EXPECT_EQ(error.code, Code::peer_lost);
+    EXPECT_EQ(error.peer, 2);
+    EXPECT_THAT(error.what, HasSubstr("rank 2 has left the session without operation 1 of the world group"));
+    EXPECT_EQ(world.ending(1).code, Code::aborted);
+  }
 }
 
 TEST(ControlLeave, LeaveNamesThoseWhoStayed) {

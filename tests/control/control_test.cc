@@ -151,11 +151,23 @@ TEST(Control, ForgottenGroupsAreNotCompared) {
   OpContext other = world.op(0);
   other.elements = 1;
   world.begin(0, world.op(0));
+  std::this_thread::sleep_for(patient(100ms));  // told
   world.controls[0]->forget_group(world.op(0).group_id);
+  world.controls[1]->forget_group(world.op(0).group_id);
   world.begin(1, other);
   std::this_thread::sleep_for(patient(100ms));
   EXPECT_FALSE(world.verdicts[0].dead());
   EXPECT_FALSE(world.verdicts[1].dead());
+}
+
+TEST(Control, TheLastOpOfAForgottenGroupIsStillTold) {
+  World world(2, quick());
+  OpContext other = world.op(0);
+  other.elements = 1;
+  world.begin(0, world.op(0));
+  world.controls[0]->forget_group(world.op(0).group_id);
+  world.begin(1, other);
+  EXPECT_EQ(world.ending(1).code, Code::op_mismatch);
 }
 
 TEST(Control, PointToPointIsRecordedButNotCompared) {

@@ -137,9 +137,39 @@ TEST(SignatureBook, ForgottenGroupsAreSilent) {
   SignatureBook a(0);
   (void)a.issued(op_of(1), {0, 1});
   a.forget(group_id_of(1));
+  EXPECT_EQ(a.beats_for(1)[0].groups.size(), 1u) << "its last op was not told yet";
+  a.beat_sent();
   EXPECT_TRUE(a.beats_for(1)[0].groups.empty());
   EXPECT_TRUE(a.members(group_id_of(1)).empty());
-  a.forget(group_id_of(2));  // never known
+  (void)a.issued(op_of(1, DType::bf16, 2), {0, 1});
+  a.beat_sent();
+  a.forget(group_id_of(2));
+  EXPECT_TRUE(a.beats_for(1)[0].groups.empty());
+  a.forget(group_id_of(3));  // never known
+}
+
+TEST(SignatureBook, APeerThatLeftDesertsWhatItNeverCalled) {
+  SignatureBook a(0), b(1);
+  (void)a.issued(op_of(0), {0, 1});
+  (void)b.issued(op_of(0), {0, 1});
+  (void)b.issued(op_of(0, DType::bf16, 2), {0, 1});
+  EXPECT_FALSE(tell(b, 1, a, 0));
+  EXPECT_FALSE(a.deserted());
+  a.left(1);
+  EXPECT_FALSE(a.deserted()) << "op 0 was called by both";
+  (void)a.issued(op_of(0, DType::bf16, 2), {0, 1});
+  EXPECT_FALSE(a.deserted()) << "heard of before it began here";
+  (void)a.issued(op_of(0, DType::bf16, 3), {0, 2});
+  EXPECT_FALSE(a.deserted()) << "a group without that peer";
+  (void)a.issued(op_of(1), {0, 1});
+  (void)a.issued(op_of(2), {0, 1});
+  const auto found = a.deserted();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->group_id, group_id_of(1));
+  EXPECT_EQ(found->seq, 1u);
+  EXPECT_EQ(found->peer, 1);
+  a.forget(group_id_of(1));
+  EXPECT_FALSE(a.deserted()) << "ended here too";
 }
 
 TEST(SignatureBook, OldNewsAndOldOpsAreIgnored) {
