@@ -92,10 +92,39 @@ void post_note(Store& store, const std::string& prefix, Rank me, const Error& er
   (void)store.set(fmt::format("{}/note/{}", prefix, me), note.encode());
 }
 
-tl::unexpected<Error> give_up(Store& store, const std::string& prefix, Rank me, Error error) {
+/// Stays until everybody of `present` has given up too, or `until`: the store may live in this rank's process
+/// and end with it, and with the store the note.
+void linger(Store& store, const std::string& prefix, Rank me, const std::vector<Rank>& present,
+            Deadline until) {
+  Backoff backoff;
+  for (const Rank rank : present) {
+    while (rank != me && !until.expired()) {
+      const auto note = store.try_get(fmt::format("{}/note/{}", prefix, rank));
+      if (!note) return;
+      if (*note) break;
+      backoff.pause();
+    }
+  }
+}
+
+tl::unexpected<Error> give_up(Store& store, const std::string& prefix, Rank me, Error error,
+                              const std::vector<Rank>& present) {
   if (error.rank < 0) error.rank = me;
   post_note(store, prefix, me, error);
+  const std::chrono::milliseconds patience(error.code == Code::timeout ? 500 : 2000);
+  if (error.code != Code::store) linger(store, prefix, me, present, Deadline::in(patience));
   return fail(std::move(error));
+}
+
+/// Those who have posted their address: the others may never come.
+std::vector<Rank> arrived(Store& store, const std::string& prefix, std::uint16_t world) {
+  std::vector<Rank> out;
+  for (Rank rank = 0; rank < world; ++rank) {
+    const auto address = store.try_get(fmt::format("{}/address/{}", prefix, rank));
+    if (!address) break;
+    if (*address) out.push_back(rank);
+  }
+  return out;
 }
 
 std::vector<Rank> all_ranks(std::uint16_t world) {
@@ -140,14 +169,18 @@ Result<Established> establish_world(const HandshakeConfig& config, const Identit
   Established out;
   out.prefix = fmt::format("{}/{}", prefix, (arrivals - 1) / config.world);
   SR_TRY(store.set(fmt::format("{}/address/{}", out.prefix, config.rank), as_bytes(address)));
+  const auto failed = [&](Error error) {
+    return give_up(store, out.prefix, config.rank, std::move(error),
+                   arrived(store, out.prefix, config.world));
+  };
   auto machine = Handshake::start(config, identity);
-  if (!machine) return give_up(store, out.prefix, config.rank, std::move(machine).error());
+  if (!machine) return failed(std::move(machine).error());
   const auto ranks = all_ranks(config.world);
   if (auto done = pump(*machine, store, out.prefix, config.rank, ranks, config.world, deadline); !done) {
-    return give_up(store, out.prefix, config.rank, std::move(done).error());
+    return failed(std::move(done).error());
   }
   auto addresses = collect_addresses(store, out.prefix, config.world, deadline);
-  if (!addresses) return give_up(store, out.prefix, config.rank, std::move(addresses).error());
+  if (!addresses) return failed(std::move(addresses).error());
   out.addresses = *std::move(addresses);
   out.keys = std::move(*machine).finish();
   return out;
@@ -157,9 +190,9 @@ Result<std::unique_ptr<GroupKeys>> establish_group(const SessionKeys& session,
                                                    const std::vector<Rank>& members, Store& store,
                                                    const std::string& prefix, Deadline deadline) {
   auto machine = SubgroupHandshake::start(session, members);
-  if (!machine) return give_up(store, prefix, session.rank(), std::move(machine).error());
+  if (!machine) return give_up(store, prefix, session.rank(), std::move(machine).error(), members);
   auto done = pump(*machine, store, prefix, session.rank(), members, session.world(), deadline);
-  if (!done) return give_up(store, prefix, session.rank(), std::move(done).error());
+  if (!done) return give_up(store, prefix, session.rank(), std::move(done).error(), members);
   return std::move(*machine).finish();
 }
 

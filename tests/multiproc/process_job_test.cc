@@ -24,7 +24,7 @@ struct Report {
   std::uint16_t rank = 0;
   std::uint16_t code = 0;      ///< Code of the first failed operation, 0: none
   std::uint16_t poisoned = 0;  ///< 1: the failed output was NaN throughout
-  std::uint16_t refuses = 0;   ///< 1: the following call was refused with the same code
+  std::uint16_t refuses = 0;   ///< 1: the following operation failed with the same code
   std::uint64_t failed_at_ns = 0;
   std::uint64_t ops = 0;
 };
@@ -112,8 +112,9 @@ class ProcessJob {
       report.code = static_cast<std::uint16_t>(result.error().code);
       report.failed_at_ns = now_ns();
       report.poisoned = std::all_of(data.begin(), data.end(), [](float x) { return std::isnan(x); });
-      auto again = comm->all_reduce(tensor, tensor, {});
-      report.refuses = !again && again.error().code == result.error().code;
+      const auto again = comm->all_reduce(tensor, tensor, {});
+      const auto later = again ? again->wait(Deadline::in(std::chrono::seconds(10))) : Result<void>{};
+      report.refuses = !later && later.error().code == result.error().code;
       return send(report);
     }
   }

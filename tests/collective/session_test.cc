@@ -1,0 +1,102 @@
+// Claim: ranks that cannot become a session all learn why, also when the store ends with the first that gave
+// up. How: ranks as threads with different keys or suites; one is slow at the store, which fails once
+// another's connect has returned.
+#include <gmock/gmock.h>
+
+#include <atomic>
+
+#include "tests/collective/local_job.h"
+
+namespace sealring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// The store of rank 0's process, as another rank sees it.
+class MortalStore final : public Store {
+ public:
+  MortalStore(std::shared_ptr<Store> store, std::shared_ptr<std::atomic<bool>> ended,
+              std::chrono::milliseconds delay)
+      : store_(std::move(store)), ended_(std::move(ended)), delay_(delay) {}
+  Result<void> set(const std::string& key, ByteView value) override {
+    SR_TRY(reach());
+    return store_->set(key, value);
+  }
+  Result<std::optional<Bytes>> try_get(const std::string& key) override {
+    SR_TRY(reach());
+    return store_->try_get(key);
+  }
+  Result<std::int64_t> add(const std::string& key, std::int64_t amount) override {
+    SR_TRY(reach());
+    return store_->add(key, amount);
+  }
+  Result<void> remove(const std::string& key) override {
+    SR_TRY(reach());
+    return store_->remove(key);
+  }
+  std::string describe() const override { return "mortal"; }
+
+ private:
+  Result<void> reach() {
+    std::this_thread::sleep_for(delay_);
+    if (!*ended_) return {};
+    return fail(Code::store, "test.store", "the store's process has ended");
+  }
+
+  std::shared_ptr<Store> store_;
+  std::shared_ptr<std::atomic<bool>> ended_;
+  std::chrono::milliseconds delay_;
+};
+
+struct Pair {
+  Error first, second;  ///< of rank 0, with which the store ends, and of rank 1
+  std::chrono::duration<double> seconds{};
+};
+
+Pair connect_pair(const JobKey& key0, const JobKey& key1, Suite suite1, std::chrono::milliseconds delay) {
+  log_setup("off", -1);
+  const std::shared_ptr<Store> store = make_memory_store();
+  const auto ended = std::make_shared<std::atomic<bool>>(false);
+  const auto hub = LoopbackHub::make(2);
+  const auto connect = [&](Rank rank) {
+    CommConfig config;
+    config.rank = rank;
+    config.world = 2;
+    config.connect_timeout = std::chrono::seconds(20);
+    if (rank == 1) config.suite = suite1;
+    const auto mine = rank == 0 ? store : std::make_shared<MortalStore>(store, ended, delay);
+    auto session = Session::connect(config, make_job_key_identity(rank == 0 ? key0 : key1),
+                                    hub->transport(rank), mine, "test");
+    return session ? Error{} : session.error();
+  };
+  Pair out;
+  const auto begin = Clock::now();
+  std::thread other([&] { out.second = connect(1); });
+  out.first = connect(0);
+  *ended = true;
+  other.join();
+  out.seconds = Clock::now() - begin;
+  return out;
+}
+
+TEST(Session, DifferentKeysAreToldToASlowRankToo) {
+  const JobKey a = JobKey::generate(), b = JobKey::generate();
+  for (const int delay_ms : {0, 2, 20}) {
+    const Pair pair = connect_pair(a, b, Suite::aes_256_gcm, std::chrono::milliseconds(delay_ms));
+    EXPECT_THAT(pair.first.message(), HasSubstr("SR-E210"));
+    EXPECT_THAT(pair.second.message(), HasSubstr("SR-E210"));
+    EXPECT_LT(pair.seconds.count(), 4.0 * slow_factor());
+  }
+}
+
+TEST(Session, DifferentSuitesAreToldToASlowRankToo) {
+  const JobKey key = JobKey::generate();
+  for (const int delay_ms : {0, 20}) {
+    const Pair pair = connect_pair(key, key, Suite::chacha20_poly1305, std::chrono::milliseconds(delay_ms));
+    EXPECT_THAT(pair.first.message(), HasSubstr("SR-E205"));
+    EXPECT_THAT(pair.second.message(), HasSubstr("SR-E205"));
+  }
+}
+
+}  // namespace
+}  // namespace sealring::testing
