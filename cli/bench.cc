@@ -329,7 +329,8 @@ void add_options(CLI::App* verb, Options& o) {
   verb->add_option("-c,--check", o.check, "1: check results exactly, 0: do not (1)")->check(CLI::Range(0, 1));
   verb->add_option("--suite", o.suites, "suites, or all; gloo adds PyTorch's Gloo (plain,aes-256-gcm)")
       ->delimiter(',');
-  verb->add_option("--algorithm", o.algorithms, "schedules: auto, ring, one-hop, ... (auto)")->delimiter(',');
+  verb->add_option("--algorithm", o.algorithms, "schedules: auto, ring, one-hop, one-shot, ... (auto)")
+      ->delimiter(',');
   verb->add_option("--dtype", o.dtype,
                    "fp32, fp64, fp16, bf16, int8, int16, int32, int64, uint8 or bool (fp32)");
   verb->add_option("--redop", o.redop, "sum, avg, premul_sum, min, max or product (sum)");

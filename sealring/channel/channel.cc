@@ -20,15 +20,17 @@ RedOp combine_op(RedOp redop) {
 /// Builds the sources and sinks of one exchange and keeps them until it is over.
 class MoveBuilder {
  public:
-  MoveBuilder(Channel& channel, const OpInfo& op, Deadline deadline)
+  MoveBuilder(Channel& channel, const OpInfo& op, StepRules rules, Deadline deadline)
       : channel_(channel),
         op_(op),
+        rules_(rules),
         deadline_(deadline),
         tools_{channel.cipher_, channel.verdict_, channel.counters_, *channel.workers_, channel.config_} {}
 
   void add(const OutgoingMove& move, Kind kind, KeyLine& line, SealPermit permit) {
     if (zero_copy() && move.peers.size() == 1 && move.scale == 1.0) {
       plain_sources_.push_back(std::make_unique<PlainSource>(tools_, layout(move.elements), move.data));
+      lockstep_.add(*plain_sources_.back());
       sends_.push_back({channel_.stream(move.peers[0], kind), plain_sources_.back().get()});
       return;
     }
@@ -43,6 +45,7 @@ class MoveBuilder {
     sealed.context.receiver = move.multicast ? kMulticast : channel_.members_[move.peers[0]];
     if (move.peers.size() == 1) {
       sources_.push_back(std::make_unique<SealSource>(tools_, std::move(sealed)));
+      lockstep_.add(*sources_.back());
       sends_.push_back({channel_.stream(move.peers[0], kind), sources_.back().get()});
       return;
     }
@@ -50,6 +53,7 @@ class MoveBuilder {
     round_segments_ =
         static_cast<std::uint32_t>(std::max<std::uint64_t>(1, MulticastRecord::kRoundBytesMax / wire_bytes));
     records_.push_back(std::make_unique<MulticastRecord>(tools_, std::move(sealed), round_segments_));
+    lockstep_.add(*records_.back());
     for (const Rank peer : move.peers) {
       multicasts_.push_back(std::make_unique<MulticastSource>(*records_.back()));
       sends_.push_back({channel_.stream(peer, kind), multicasts_.back().get()});
@@ -92,6 +96,8 @@ class MoveBuilder {
     out.combine.local = move.local;
     out.combine.redop = move.local == nullptr ? RedOp::none : combine_op(op_.redop);
     out.combine.divisor = move.divisor;
+    out.combine.received_first = rules_.ordered && move.peer < channel_.rank_;
+    out.lockstep = rules_.lockstep ? &lockstep_ : nullptr;
     out.local_scale = move.local_scale;
     out.reporter = channel_.members_[channel_.rank_];
     return out;
@@ -156,9 +162,11 @@ class MoveBuilder {
 
   Channel& channel_;
   const OpInfo& op_;
+  StepRules rules_;
   Deadline deadline_;
   MoveTools tools_;
   std::uint32_t round_segments_ = 0;  ///< 0: one round
+  Lockstep lockstep_;
   std::vector<std::unique_ptr<SealSource>> sources_;
   std::vector<std::unique_ptr<MulticastRecord>> records_;
   std::vector<std::unique_ptr<MulticastSource>> multicasts_;
@@ -260,8 +268,8 @@ Result<void> Channel::begin(const OpInfo& op, const OpTotals& totals) {
 }
 
 Result<void> Channel::exchange(std::span<const OutgoingMove> out, std::span<const IncomingMove> in,
-                               bool ordered, Deadline deadline) {
-  MoveBuilder builder(*this, op_, deadline);
+                               StepRules rules, Deadline deadline) {
+  MoveBuilder builder(*this, op_, rules, deadline);
   const auto segments_of = [this](std::uint64_t elements) {
     return RecordLayout::of(elements * dtype_bytes(op_.dtype), config_.segment_bytes).segments();
   };
@@ -276,6 +284,7 @@ Result<void> Channel::exchange(std::span<const OutgoingMove> out, std::span<cons
   }
   std::vector<OrderedReduction::Source> sources;
   for (const IncomingMove& move : in) {
+    SR_CHECK(!rules.lockstep || move.local != nullptr || move.elements == 0, "lockstep without a reduction");
     const KeyLine& line = move.multicast ? *senders_[move.peer] : *peers_[move.peer].pair_in;
     std::uint64_t number = 0;
     if (move.multicast) {
@@ -284,8 +293,8 @@ Result<void> Channel::exchange(std::span<const OutgoingMove> out, std::span<cons
       number = from_[move.peer].next_number;
       from_[move.peer].next_number += segments_of(move.elements);
     }
-    // One peer's contribution needs no waiting room: the sum of two does not depend on their order.
-    if (ordered && in.size() > 1) {
+    // One peer's contribution needs no waiting room.
+    if (rules.ordered && in.size() > 1) {
       sources.push_back({move.peer, builder.opened(move, Kind::pair, line, number)});
     } else {
       builder.add(move, Kind::pair, line, number);
@@ -300,7 +309,7 @@ Result<void> Channel::send(const OpInfo& op, const OutgoingMove& move, Deadline 
   KeyLine& line = *peers_[move.peers[0]].p2p_out;
   const std::uint64_t bytes = move.elements * dtype_bytes(op.dtype);
   SR_TRY(SealPermit permit, line.take(RecordLayout::of(bytes, config_.segment_bytes).segments(), bytes));
-  MoveBuilder builder(*this, op, deadline);
+  MoveBuilder builder(*this, op, {}, deadline);
   builder.add(move, Kind::p2p, line, std::move(permit));
   return builder.run();
 }
@@ -311,7 +320,7 @@ Result<void> Channel::recv(const OpInfo& op, const IncomingMove& move, Deadline 
   const std::uint64_t bytes = move.elements * dtype_bytes(op.dtype);
   SR_TRY(const std::uint64_t first,
          line.advance(RecordLayout::of(bytes, config_.segment_bytes).segments(), bytes));
-  MoveBuilder builder(*this, op, deadline);
+  MoveBuilder builder(*this, op, {}, deadline);
   builder.add(move, Kind::p2p, line, first);
   return builder.run();
 }

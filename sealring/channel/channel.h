@@ -64,6 +64,15 @@ struct IncomingMove {
       0;  ///< multicast: index of its first segment among those the peer seals in this op
 };
 
+/// How the moves of one step depend on each other; see Combine and Step in collective/schedule.h.
+struct StepRules {
+  /// Receives with the same dst are summed with `local` in group rank order, in fp32 for 16-bit types,
+  /// rounded once.
+  bool ordered = false;
+  /// A receive's segment k is written only after every send's segment k was read; receives must reduce.
+  bool lockstep = false;
+};
+
 /// What an op seals under each key, known alike to both ends. Index: group rank; mine is unused in to/from.
 struct OpTotals {
   struct Key {
@@ -111,10 +120,9 @@ class Channel {
   /// Starts a collective: reserves every number that it will use, before its first byte [protocol A.3].
   /// Errors: KEY_LIMIT; the first error of a dead session. Nothing was sealed then.
   Result<void> begin(const OpInfo& op, const OpTotals& totals);
-  /// Runs the moves of one step. `ordered`: receives with the same dst are summed with `local` in group rank
-  /// order, in fp32 for 16-bit types, rounded once. Errors: DATA_TAG, TIMEOUT, PEER_LOST, ABORTED. What was
-  /// combined before the error stays: the caller poisons.
-  Result<void> exchange(std::span<const OutgoingMove> out, std::span<const IncomingMove> in, bool ordered,
+  /// Runs the moves of one step. Errors: DATA_TAG, TIMEOUT, PEER_LOST, ABORTED. What was combined before the
+  /// error stays: the caller poisons.
+  Result<void> exchange(std::span<const OutgoingMove> out, std::span<const IncomingMove> in, StepRules rules,
                         Deadline deadline);
   /// One point-to-point message; `op.seq` counts per direction.
   Result<void> send(const OpInfo& op, const OutgoingMove& move, Deadline deadline);

@@ -191,6 +191,8 @@ Result<void> OpenSink::settle(Slot& slot) {
 }
 
 Result<std::optional<std::span<std::byte>>> OpenSink::buffer() {
+  SR_TRY(start_open());
+  if (started_ < filled_) return std::optional<std::span<std::byte>>{};  // hold
   if (filled_ >= limit_) {
     for (Slot& slot : slots_) SR_TRY(settle(slot));
     return std::optional(std::span<std::byte>{});
@@ -233,9 +235,15 @@ Result<void> OpenSink::open(Slot& slot, std::uint32_t segment) {
 }
 
 Result<void> OpenSink::filled() {
-  Slot& slot = slots_[filled_ % slots_.size()];
-  slot.task = tools_.workers.run([this, &slot, segment = filled_] { return open(slot, segment); });
   ++filled_;
+  return start_open();
+}
+
+Result<void> OpenSink::start_open() {
+  if (started_ == filled_ || !move_.may_write(started_)) return {};
+  Slot& slot = slots_[started_ % slots_.size()];
+  slot.task = tools_.workers.run([this, &slot, segment = started_] { return open(slot, segment); });
+  ++started_;
   if (tools_.workers.workers() == 0) return settle(slot);  // an error ends the exchange at once
   return {};
 }
@@ -250,6 +258,7 @@ class OrderedReduction::Sink final : public WireSink {
     owner_.tools_.counters.opens.fetch_add(1, std::memory_order_relaxed);
   }
   Result<std::optional<std::span<std::byte>>> buffer() override {
+    SR_TRY(owner_.combine());
     if (filled_ >= limit_ && filled_ == owner_.segment_) return std::optional(std::span<std::byte>{});
     if (filled_ > owner_.segment_) return std::optional<std::span<std::byte>>{};  // hold
     const std::size_t wire_bytes = source_.move.layout.payload_of(filled_) + kTagBytes;
@@ -260,7 +269,8 @@ class OrderedReduction::Sink final : public WireSink {
     task_ = owner_.tools_.workers.run([this, segment = filled_] { return open(segment); });
     if (owner_.tools_.workers.workers() == 0) SR_TRY(settle());
     ++filled_;
-    return owner_.arrived();
+    ++owner_.waiting_;
+    return owner_.combine();
   }
   Result<void> settle() {
     if (!task_) return {};
@@ -322,11 +332,12 @@ void OrderedReduction::set_limit(std::uint32_t segments) {
 
 std::uint32_t OrderedReduction::segments() const { return sinks_[0]->source().move.layout.segments(); }
 
-Result<void> OrderedReduction::arrived() {
-  if (++waiting_ < sinks_.size()) return {};
+/// The sum of one segment, once all contributions to it are there.
+Result<void> OrderedReduction::combine() {
+  const OpenedMove& shape = sinks_[0]->source().move;
+  if (waiting_ < sinks_.size() || !shape.may_write(segment_)) return {};
   for (auto& sink : sinks_) SR_TRY(sink->settle());
   const ScopeTimer timer(tools_.counters.open_ns);
-  const OpenedMove& shape = sinks_[0]->source().move;
   const std::uint64_t offset = shape.layout.payload_offset(segment_);
   const std::uint32_t payload_bytes = shape.layout.payload_of(segment_);
   if (payload_bytes > 0) {

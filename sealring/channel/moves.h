@@ -4,6 +4,7 @@
 // worker pool.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -24,6 +25,28 @@ struct MoveTools {
   const ChannelConfig& config;
 };
 
+/// How many segments of an outgoing move have been read from user memory, for good.
+class SegmentReader {
+ public:
+  virtual std::uint32_t segments_read() const = 0;
+
+ protected:
+  ~SegmentReader() = default;
+};
+
+/// The sends of a step in lockstep: what the receives wait for before they write.
+class Lockstep {
+ public:
+  void add(const SegmentReader& reader) { readers_.push_back(&reader); }
+  bool may_write(std::uint32_t segment) const {
+    return std::all_of(readers_.begin(), readers_.end(),
+                       [segment](const SegmentReader* reader) { return reader->segments_read() > segment; });
+  }
+
+ private:
+  std::vector<const SegmentReader*> readers_;
+};
+
 /// One outgoing record: key, numbers, and what its first segment is.
 struct SealedMove {
   const DeviceKey* key = nullptr;
@@ -35,7 +58,7 @@ struct SealedMove {
 };
 
 /// Seals segment after segment as the wire asks, up to workers()+1 ahead.
-class SealSource final : public WireSource {
+class SealSource final : public WireSource, public SegmentReader {
  public:
   SealSource(MoveTools tools, SealedMove move);
   ~SealSource() override;  ///< waits for its workers
@@ -43,6 +66,7 @@ class SealSource final : public WireSource {
   void set_limit(std::uint32_t segments) { limit_ = segments; }
   Result<ByteView> next() override;
   std::uint32_t segments() const { return move_.layout.segments(); }
+  std::uint32_t segments_read() const override { return handed_; }
 
  private:
   struct Slot {
@@ -61,7 +85,7 @@ class SealSource final : public WireSource {
 
 /// One record sealed once and sent to several peers. Round by round: a round's ciphertext is kept until every
 /// peer has taken it, and user memory is read once [protocol A.3, sender keys].
-class MulticastRecord {
+class MulticastRecord final : public SegmentReader {
  public:
   static constexpr std::uint64_t kRoundBytesMax = 8ull << 20;
   MulticastRecord(MoveTools tools, SealedMove move, std::uint32_t round_segments);
@@ -71,6 +95,7 @@ class MulticastRecord {
   Result<ByteView> segment(std::uint32_t index);
   std::uint32_t round_end() const;
   std::uint32_t segments() const { return segments_; }
+  std::uint32_t segments_read() const override { return source_.segments_read(); }
 
  private:
   SealSource source_;
@@ -97,11 +122,14 @@ struct OpenedMove {
   RecordLayout layout;
   CombineSpec combine;  ///< of segment 0; redop none: replace
   double local_scale = 1.0;
-  Rank reporter = 0;  ///< this rank, global, for messages
+  const Lockstep* lockstep = nullptr;  ///< null: writes as soon as it can
+  Rank reporter = 0;                   ///< this rank, global, for messages
+
+  bool may_write(std::uint32_t segment) const { return lockstep == nullptr || lockstep->may_write(segment); }
 };
 
 /// Opens each segment into private scratch and combines it there; nothing is released before its tag was
-/// accepted.
+/// accepted. In lockstep one received segment may wait, sealed, for the sends.
 class OpenSink final : public WireSink {
  public:
   OpenSink(MoveTools tools, OpenedMove move);
@@ -117,12 +145,13 @@ class OpenSink final : public WireSink {
     std::shared_ptr<WorkerPool::Task> task;
   };
   Result<void> settle(Slot& slot);
+  Result<void> start_open();
   Result<void> open(Slot& slot, std::uint32_t segment);
 
   MoveTools tools_;
   OpenedMove move_;
   std::vector<Slot> slots_;
-  std::uint32_t filled_ = 0, limit_ = 0;
+  std::uint32_t filled_ = 0, started_ = 0, limit_ = 0;
 };
 
 /// Receives of one range from several peers, summed with the local contribution in group rank order.
@@ -141,7 +170,7 @@ class OrderedReduction {
 
  private:
   class Sink;
-  Result<void> arrived();
+  Result<void> combine();
   MoveTools tools_;
   Rank own_rank_;
   std::vector<std::unique_ptr<Sink>> sinks_;  ///< by rising rank

@@ -10,12 +10,14 @@
 
 namespace sealring {
 
-class PlainSource final : public WireSource {
+class PlainSource final : public WireSource, public SegmentReader {
  public:
   PlainSource(MoveTools tools, const RecordLayout& layout, const std::byte* data);
   void set_limit(std::uint32_t segments) { limit_ = segments; }
   std::uint32_t segments() const { return layout_.segments(); }
   Result<ByteView> next() override;
+  /// The wire has taken a segment's payload when its tag is asked for.
+  std::uint32_t segments_read() const override { return segment_; }
 
  private:
   MoveTools tools_;

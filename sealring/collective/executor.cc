@@ -142,7 +142,7 @@ Result<void> Executor::run_step(const CollectiveCall& call, const Plan& plan, st
     incoming.position = plan.positions[index][i];
     in.push_back(incoming);
   }
-  return channel_.exchange(out, in, step.combine == Combine::ordered, deadline);
+  return channel_.exchange(out, in, {step.combine == Combine::ordered, step.lockstep}, deadline);
 }
 
 Result<void> Executor::run(const CollectiveCall& call, Deadline deadline) {

@@ -18,6 +18,9 @@ void one_hop_all_reduce(const ScheduleRequest& request, Schedule& schedule);
 void one_hop_reduce_scatter(const ScheduleRequest& request, Schedule& schedule);
 void one_hop_all_gather(const ScheduleRequest& request, Schedule& schedule);
 
+/// Everything to everybody in one step; each adds all contributions in rank order.
+void one_shot_all_reduce(const ScheduleRequest& request, Schedule& schedule);
+
 /// One step between the root and everybody, or between everybody and everybody.
 void direct_broadcast(const ScheduleRequest& request, Schedule& schedule);
 void direct_reduce(const ScheduleRequest& request, Schedule& schedule);

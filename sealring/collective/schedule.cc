@@ -20,6 +20,7 @@ void generate(const ScheduleRequest& request, Schedule& schedule) {
   const bool ring = request.algorithm == Algorithm::ring;
   switch (request.op) {
     case Op::all_reduce:
+      if (request.algorithm == Algorithm::one_shot) return one_shot_all_reduce(request, schedule);
       return ring ? ring_all_reduce(request, schedule) : one_hop_all_reduce(request, schedule);
     case Op::reduce_scatter:
       return ring ? ring_reduce_scatter(request, schedule) : one_hop_reduce_scatter(request, schedule);
@@ -68,6 +69,8 @@ Schedule make_schedule(const ScheduleRequest& request) {
 bool algorithm_supported(Op op, Algorithm algorithm) {
   switch (op) {
     case Op::all_reduce:
+      if (algorithm == Algorithm::one_shot) return true;
+      [[fallthrough]];
     case Op::reduce_scatter:
     case Op::all_gather:
       return algorithm == Algorithm::ring || algorithm == Algorithm::one_hop;
@@ -80,6 +83,7 @@ bool algorithm_supported(Op op, Algorithm algorithm) {
 
 Algorithm default_algorithm(Op op, std::uint16_t world, std::uint64_t bytes) {
   if (!algorithm_supported(op, Algorithm::one_hop)) return Algorithm::direct;
+  if (op == Op::all_reduce && world == 2) return Algorithm::one_shot;
   return world <= kOneHopWorldMax || bytes <= kOneHopBytesMax ? Algorithm::one_hop : Algorithm::ring;
 }
 

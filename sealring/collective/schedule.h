@@ -56,10 +56,12 @@ struct Move {
 ///
 /// Within a step, in every legal aliasing, nothing that is received overwrites what is sent or what another
 /// receive takes as `local`; `local` is the very place of `data` or disjoint from it. So segments may run in
-/// any order.
+/// any order. In a step in `lockstep` a receive may have the very place of the sends: the executor writes its
+/// segment k only after segment k of every send was read (reductions only).
 struct Step {
   std::vector<Move> sends, recvs;
   Combine combine = Combine::replace;
+  bool lockstep = false;
   friend bool operator==(const Step&, const Step&) = default;
 };
 
@@ -105,12 +107,14 @@ inline constexpr std::uint64_t kRoundElementsMax = 1u << 21;
 /// empty.
 Schedule make_schedule(const ScheduleRequest& request);
 
-/// ring and one_hop exist for all_reduce, reduce_scatter, all_gather; `direct` for the rest but send
-/// (point-to-point operations have no schedule). barrier: one round of empty segments to everybody under pair
+/// ring and one_hop exist for all_reduce, reduce_scatter, all_gather; one_shot for all_reduce (of the other
+/// two, one_hop has one step already); `direct` for the rest but send (point-to-point operations have no
+/// schedule). barrier: one round of empty segments to everybody under pair
 /// keys; a rank seals them on entry, so who has opened one from each of the others knows that all have
 /// entered.
 bool algorithm_supported(Op op, Algorithm algorithm);
-/// What auto means for an op at a world size on CPUs.
+/// What auto means for an op at a world size on CPUs. Two ranks move the same bytes by one_shot as by
+/// one_hop, in one dependent step instead of two.
 Algorithm default_algorithm(Op op, std::uint16_t world, std::uint64_t bytes);
 
 /// Seals and opens that a schedule costs this rank, and the bytes: predictions that tests hold the counters

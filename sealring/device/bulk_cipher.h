@@ -28,7 +28,8 @@ class DeviceKey {
   virtual Epoch epoch() const = 0;
 };
 
-/// What happens to opened plaintext: dst[i] = f(local[i], received[i]).
+/// What happens to opened plaintext: dst[i] = f(local[i], received[i]), in this order or, with
+/// `received_first`, in the other.
 ///
 /// `replace` ignores local. Reductions apply `redop`; premul_sum has been applied by the sender's side to
 /// what it sends (see Combine in collective/schedule.h) and reduces as sum. `scale` multiplies the result
@@ -40,6 +41,7 @@ struct CombineSpec {
   const std::byte* local = nullptr;  ///< first element of the segment range; may equal dst
   std::byte* dst = nullptr;          ///< first element of the segment range; any alignment
   std::uint32_t divisor = 1;         ///< world size when avg is completed by this combine, else 1
+  bool received_first = false;       ///< decides between -0 and +0 in min and max, and between two NaNs
 };
 
 /// `segments` consecutive segments of a record, beginning with index context.segment.

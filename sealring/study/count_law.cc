@@ -96,7 +96,7 @@ Result<CountRecord> count_operations(std::uint16_t ranks, std::uint32_t all_redu
 Result<std::vector<CountRecord>> count_law() {
   constexpr std::uint64_t kElements = 840 * 8;  // whole chunks for every world below
   std::vector<CountRecord> out;
-  for (const char* algorithm : {"ring", "one-hop"}) {
+  for (const char* algorithm : {"ring", "one-hop", "one-shot"}) {
     for (const std::uint16_t ranks :
          {std::uint16_t{2}, std::uint16_t{3}, std::uint16_t{4}, std::uint16_t{8}}) {
       SR_TRY(CountRecord record, count_operations(ranks, 5, algorithm, kElements));

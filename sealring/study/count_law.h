@@ -11,7 +11,7 @@ namespace sealring {
 /// was sealed and opened. Nothing is timed. Errors: the first of any rank; RESULTS when a sum is wrong.
 Result<CountRecord> count_operations(std::uint16_t ranks, std::uint32_t all_reduces,
                                      const std::string& algorithm, std::uint64_t elements);
-/// n = 2, 3, 4, 8 with 5 all-reduces, and 4 ranks with the study's 142; ring and one-hop.
+/// n = 2, 3, 4, 8 with 5 all-reduces, and 4 ranks with the study's 142; ring, one-hop and one-shot.
 Result<std::vector<CountRecord>> count_law();
 /// Sessions of 2, 3, 4 and 8 ranks, threads of this process over tcp on loopback, `repetitions` times each.
 Result<std::vector<SetupRecord>> measure_setups(std::uint32_t repetitions);

@@ -47,8 +47,8 @@ class WireSink {
  public:
   virtual ~WireSink() = default;
   /// Where the next bytes go: a private buffer to be filled whole. Empty span: the move is complete. nullopt:
-  /// cannot take more until another sink of the same exchange has advanced; the transport leaves the stream
-  /// unread meanwhile.
+  /// cannot take more until another sink or a source of the same exchange has advanced; the transport leaves
+  /// the stream unread meanwhile.
   virtual Result<std::optional<std::span<std::byte>>> buffer() = 0;
   /// The buffer has been filled whole: verify, then combine. An error ends the exchange.
   virtual Result<void> filled() = 0;

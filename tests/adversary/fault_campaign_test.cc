@@ -124,10 +124,11 @@ void strike(FaultKind kind, const Strike& where, std::uint64_t seed) {
   EXPECT_LT(took, promised + std::chrono::milliseconds(500) * slow_factor());
 }
 
-/// n = 3: ring has 4 steps, one-hop 2.
+/// n = 3: ring has 4 steps, one-hop 2, one-shot 1.
 void campaign(FaultKind kind) {
   std::uint64_t seed = 1000 + static_cast<std::uint64_t>(kind) * 100;
-  for (const auto& [algorithm, steps] : {std::pair{Algorithm::ring, 4u}, std::pair{Algorithm::one_hop, 2u}}) {
+  for (const auto& [algorithm, steps] :
+       {std::pair{Algorithm::ring, 4u}, {Algorithm::one_hop, 2u}, {Algorithm::one_shot, 1u}}) {
     for (Rank rank = 0; rank < kWorld; ++rank) {
       for (std::uint32_t step = 0; step < steps; ++step) strike(kind, {algorithm, rank, step, steps}, seed++);
     }
@@ -138,6 +139,7 @@ class FaultCampaign : public ::testing::TestWithParam<FaultKind> {};
 TEST_P(FaultCampaign, OneStrike) {
   strike(GetParam(), {Algorithm::ring, 1, 1, 4}, 7);
   strike(GetParam(), {Algorithm::one_hop, 2, 1, 2}, 8);
+  strike(GetParam(), {Algorithm::one_shot, 0, 0, 1}, 9);
 }
 class SlowFaultCampaign : public ::testing::TestWithParam<FaultKind> {};
 TEST_P(SlowFaultCampaign, EveryStepAndRank) { campaign(GetParam()); }

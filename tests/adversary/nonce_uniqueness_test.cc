@@ -98,7 +98,7 @@ TEST(NonceUniqueness, AcrossOperationsGroupsEpochsAndSessions) {
       options.world = 3;
       options.config.suite = suite;
       options.config.sender_keys = sender_keys;
-      options.config.algorithm = Algorithm::one_hop;
+      options.config.algorithm = suite == Suite::aes_256_gcm ? Algorithm::one_hop : Algorithm::one_shot;
       options.config.segment_bytes = 512;
       options.config.workers = sender_keys ? 2 : 0;
       options.config.budget.segments_rotate = 40;

@@ -188,6 +188,10 @@ INSTANTIATE_TEST_SUITE_P(Worlds, CommunicatorTest,
                          ::testing::Values(Case{1, Algorithm::ring, Suite::aes_256_gcm},
                                            Case{2, Algorithm::ring, Suite::aes_256_gcm},
                                            Case{2, Algorithm::one_hop, Suite::chacha20_poly1305},
+                                           Case{2, Algorithm::one_shot, Suite::aes_256_gcm},
+                                           Case{3, Algorithm::one_shot, Suite::chacha20_poly1305},
+                                           Case{2, Algorithm::one_shot, Suite::plain},
+                                           Case{4, Algorithm::one_shot, Suite::plain},
                                            Case{3, Algorithm::ring, Suite::aes_128_gcm},
                                            Case{3, Algorithm::one_hop, Suite::aes_256_gcm},
                                            Case{4, Algorithm::one_hop, Suite::aes_256_gcm},
@@ -286,7 +290,7 @@ TEST(Communicator, SubgroupsHaveKeysOfTheirOwnAndRunBesideTheWorld) {
 }
 
 TEST(Communicator, CountersEqualTheSchedulesPrediction) {
-  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::one_hop}) {
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::one_hop, Algorithm::one_shot}) {
     JobOptions options;
     options.world = 4;
     options.config.algorithm = algorithm;

@@ -30,6 +30,7 @@ TEST(CommConfigTest, EachAgreedSettingChangesTheText) {
       [](CommConfig& c) { c.segment_bytes = 65536; },
       [](CommConfig& c) { c.algorithm = Algorithm::ring; },
       [](CommConfig& c) { c.algorithm = Algorithm::one_hop; },
+      [](CommConfig& c) { c.algorithm = Algorithm::one_shot; },
       [](CommConfig& c) { c.sender_keys = false; },
       [](CommConfig& c) { c.lanes = 2; },
       [](CommConfig& c) { c.budget.bytes_rotate = 1; },

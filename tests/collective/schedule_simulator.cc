@@ -156,6 +156,17 @@ class Simulator {
     return true;
   }
 
+  // In lockstep nothing is written before every send has read its segment of the same number.
+  bool may_write(std::size_t r, std::uint64_t index) const {
+    const Step& step = step_of(r);
+    const RankState& state = states_[r];
+    for (std::size_t k = 0; k < step.sends.size() && step.lockstep; ++k) {
+      const bool shared = step.sends[k].multicast && index < state.multicast.size();
+      if (state.sent[k] <= index && !(shared && !state.multicast[index].empty())) return false;
+    }
+    return true;
+  }
+
   std::vector<Event> enabled() {
     std::vector<Event> events;
     for (std::size_t r = 0; r < states_.size(); ++r) {
@@ -168,7 +179,8 @@ class Simulator {
         }
       }
       for (std::size_t k = 0; k < step.recvs.size(); ++k) {
-        if (is_next(step.recvs, states_[r].received, k) && !stream(step.recvs[k].peer, r).empty()) {
+        if (is_next(step.recvs, states_[r].received, k) && !stream(step.recvs[k].peer, r).empty() &&
+            may_write(r, states_[r].received[k])) {
           events.push_back({r, k, false});
         }
       }
@@ -319,8 +331,12 @@ std::string step_hazard(const Step& step, const Placement& placement) {
   for (const Move& recv : step.recvs) {
     const Span written = span_of(placement, recv.data);
     for (const Move& send : step.sends) {
-      if (written.overlaps(span_of(placement, send.data))) return "a receive overwrites what is sent";
+      const Span sent = span_of(placement, send.data);
+      if (written.overlaps(sent) && !(step.lockstep && written == sent)) {
+        return "a receive overwrites what is sent";
+      }
     }
+    if (step.lockstep && step.combine == Combine::replace) return "lockstep without a reduction";
     for (const Move& other : step.recvs) {
       const bool together = step.combine == Combine::ordered && other.data == recv.data;
       if (&other != &recv && !together && written.overlaps(span_of(placement, other.data))) {

@@ -281,6 +281,12 @@ TEST(ScheduleCost, BytesAreThoseOfTheDesign) {
       const ScheduleCost paired = cost(Op::all_reduce, Algorithm::one_hop, rank, world, elements, false);
       EXPECT_EQ(most, paired.sealed_bytes);
       EXPECT_EQ(2u * (world - 1), paired.seals);
+      const ScheduleCost shot = cost(Op::all_reduce, Algorithm::one_shot, rank, world, elements);
+      EXPECT_EQ(bytes, shot.sealed_bytes);
+      EXPECT_EQ((world - 1) * bytes, shot.opened_bytes);
+      EXPECT_EQ(1u, shot.seals);  // everything, once
+      EXPECT_EQ(world - 1u, shot.opens);
+      EXPECT_EQ(world - 1u, cost(Op::all_reduce, Algorithm::one_shot, rank, world, elements, false).seals);
     }
   }
 }
@@ -379,7 +385,8 @@ TEST(ScheduleTable, SupportIsExact) {
   for (const Op op : all_ops()) {
     const bool heavy = op == Op::all_reduce || op == Op::reduce_scatter || op == Op::all_gather;
     for (const Algorithm algorithm : all_algorithms()) {
-      const bool known = heavy ? algorithm == Algorithm::ring || algorithm == Algorithm::one_hop
+      const bool known = heavy ? algorithm == Algorithm::ring || algorithm == Algorithm::one_hop ||
+                                     (op == Op::all_reduce && algorithm == Algorithm::one_shot)
                                : op != Op::send && algorithm == Algorithm::direct;
       EXPECT_EQ(known, algorithm_supported(op, algorithm)) << to_string(op) << " " << to_string(algorithm);
     }
@@ -390,6 +397,24 @@ TEST(ScheduleTable, SupportIsExact) {
       }
     }
   }
+}
+
+TEST(ScheduleTable, TwoRanksReduceInOneShot) {
+  for (const std::uint64_t bytes : {0ull, 4ull, 1ull << 20, 1ull << 33}) {
+    EXPECT_EQ(Algorithm::one_shot, default_algorithm(Op::all_reduce, 2, bytes));
+    EXPECT_EQ(Algorithm::one_hop, default_algorithm(Op::all_reduce, 3, bytes));
+    EXPECT_EQ(Algorithm::one_hop, default_algorithm(Op::reduce_scatter, 2, bytes));
+    EXPECT_EQ(Algorithm::one_hop, default_algorithm(Op::all_gather, 2, bytes));
+  }
+  EXPECT_EQ(Algorithm::ring, default_algorithm(Op::all_reduce, 64, 1ull << 30));
+  // The same bytes as one hop, in one step instead of two, under the pair key.
+  const Schedule schedule = make_schedule({Op::all_reduce, Algorithm::one_shot, 1, 2, 1000, 0, true});
+  ASSERT_EQ(1u, schedule.steps.size());
+  EXPECT_FALSE(schedule.steps[0].sends[0].multicast);
+  const ScheduleCost hop = cost(Op::all_reduce, Algorithm::one_hop, 1, 2, 1000);
+  const ScheduleCost shot = cost(Op::all_reduce, Algorithm::one_shot, 1, 2, 1000);
+  EXPECT_EQ(hop.sealed_bytes, shot.sealed_bytes);
+  EXPECT_EQ(hop.opened_bytes, shot.opened_bytes);
 }
 
 // The simulator itself must find what is wrong.
@@ -416,6 +441,22 @@ TEST(ScheduleSimulator, SeesAHazardAMismatchAndADeadlock) {
   EXPECT_NE("", problem(silent, Order::sends_first));
   const auto unwritten = with([](auto& s) { s[2].steps[0].sends[0].data = {Buffer::scratch, 0, 4}; });
   EXPECT_EQ("rank 2 step 0: sends memory that nobody has written", problem(unwritten, Order::sends_first));
+}
+
+TEST(ScheduleSimulator, OneShotInPlaceNeedsItsLockstep) {
+  const Case c{Op::all_reduce, Algorithm::one_shot, 2, 4, 0, true, true};
+  const std::vector<Placement> places(2, place(c, 0));
+  std::vector<Schedule> schedules = schedules_of(c);
+  EXPECT_EQ("", test::hazards(schedules[0], places[0], 4, 4));
+  for (Schedule& schedule : schedules) schedule.steps[0].lockstep = false;
+  EXPECT_EQ("step 0: a receive overwrites what is sent", test::hazards(schedules[0], places[0], 4, 4));
+  const auto late = simulate(schedules, places, 4, {Order::recvs_first, 0, 2, 1'000'000});
+  EXPECT_FALSE(wanted(c, 0, 0) == late.memory[0][0] && wanted(c, 1, 0) == late.memory[1][0]);
+  for (Schedule& schedule : schedules) {
+    schedule.steps[0].lockstep = true;
+    schedule.steps[0].recvs[0].data = {Buffer::output, 1, 3};
+  }
+  EXPECT_EQ("step 0: a receive overwrites what is sent", test::hazards(schedules[0], places[0], 4, 4));
 }
 
 TEST(ScheduleSimulator, LateReadsAreTried) {

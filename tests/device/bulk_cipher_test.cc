@@ -193,6 +193,26 @@ TEST_P(Suites, JobsOfPartsMakeTheSameRecord) {
   EXPECT_EQ(payload, out);
 }
 
+// Of equal operands min takes the later: +0 and -0 show which that was.
+TEST_P(Suites, ReceivedFirstReversesAReduction) {
+  Rig rig(GetParam());
+  RecordContext context = some_context();
+  context.dtype = DType::f32;
+  const RecordLayout layout = RecordLayout::of(400, 128);
+  Memory local(400);
+  for (std::size_t i = 3; i < 400; i += 4) local[i] = std::byte{0x80};  // -0
+  const Memory wire = seal_all(rig, context, layout, Memory(400));
+  for (const bool received_first : {false, true}) {
+    Memory out = local;
+    OpenJob job = open_job(rig, context, layout, wire, out);
+    job.combine.redop = RedOp::min;
+    job.combine.local = out.data();
+    job.combine.received_first = received_first;
+    ASSERT_TRUE(rig.cipher->open(job, rig.stream).has_value());
+    EXPECT_EQ(out, received_first ? local : Memory(400));
+  }
+}
+
 TEST_P(Suites, OpenReducesIntoDst) {
   Rig rig(GetParam());
   RecordContext context = some_context();

@@ -158,6 +158,25 @@ void expect_combines(RedOp redop, DType dtype, std::uint32_t divisor) {
   }
 }
 
+TEST(CudaBodiesChacha, ReceivedFirstReversesAReduction) {
+  Record record(kSuite, 3000, 1024, 12, DType::f32);
+  record.plaintext.assign(3000, std::byte{0});
+  record.seal_by_oracle();
+  Bytes local(3000);
+  for (std::size_t i = 3; i < local.size(); i += 4) local[i] = std::byte{0x80};  // -0
+  for (const bool received_first : {false, true}) {
+    Shifted dst(3000, 4);
+    dst.set(local);
+    CombineOp combine;
+    combine.redop = RedOp::min;
+    combine.dtype = DType::f32;
+    combine.received_first = received_first;
+    ASSERT_EQ(open_record<Open8<CombineKind::any>>(record, record.wire, combine, dst, 1).refused, 0u);
+    const Bytes expected = received_first ? local : Bytes(3000);
+    EXPECT_EQ(std::memcmp(dst.data(), expected.data(), 3000), 0);
+  }
+}
+
 TEST(CudaBodiesChacha, EveryCombineEqualsTheCpus) {
   for (const DType dtype : all_dtypes()) {
     for (const RedOp redop : all_redops()) {

@@ -92,7 +92,7 @@ def test_bits_of_the_plain_schedule_and_loss_of_gloo(ranks, world):
         assert ours[-1] != ours[0]
 
 
-@pytest.mark.parametrize("algorithm", ["ring", "one-hop"])
+@pytest.mark.parametrize("algorithm", ["ring", "one-hop", "one-shot"])
 def test_each_algorithm_gives_the_same_bits_plain_and_secured(ranks, algorithm):
     digests = {
         suite: train(ranks, "sealring_study", world=3, study={"suite": suite, "algorithm": algorithm})[0]
@@ -153,6 +153,17 @@ def test_communication_hooks(ranks, hook, blocking):
     assert results[0][1][-1] < results[0][1][0] + 1
 
 
+BYTES_CASES = [
+    (2, "ring"),
+    (3, "ring"),
+    (2, "one-hop"),
+    (4, "one-hop"),
+    (2, "one-shot"),
+    (3, "one-shot"),
+    (2, "auto"),
+]
+
+
 def bytes_body(rank, world, algorithm):
     make_group("sealring_study", suite="aes-256-gcm", algorithm=algorithm)
     model = DistributedDataParallel(network(), bucket_cap_mb=0.3)
@@ -176,7 +187,7 @@ def bytes_body(rank, world, algorithm):
     return marks[3:], wanted, len(sizes)
 
 
-@pytest.mark.parametrize("world,algorithm", [(2, "ring"), (3, "ring"), (2, "one-hop"), (4, "one-hop")])
+@pytest.mark.parametrize("world,algorithm", BYTES_CASES)
 def test_sealed_bytes_are_those_of_the_schedule(ranks, world, algorithm):
     for marks, wanted, buckets in ranks.values(world, bytes_body, algorithm):
         assert buckets >= 3

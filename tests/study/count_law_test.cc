@@ -1,5 +1,5 @@
 // Claim: real sessions on loopback cost as many seals and opens as the schedule says: 4(n-1) per ring
-// all-reduce a rank. How: small worlds, both schedules, counters of every rank; sums are checked inside; the
+// all-reduce a rank. How: small worlds, three schedules, counters of every rank; sums are checked inside; the
 // study's 60 for n = 4, k = 5.
 #include "sealring/study/count_law.h"
 
@@ -24,6 +24,16 @@ TEST(CountLaw, OneHopSealsEachSumOnce) {
   ASSERT_TRUE(record) << record.error().message();
   EXPECT_EQ(record->counted_per_rank, record->predicted_per_rank);
   EXPECT_LT(record->counted_per_rank, 4u * 2u * 3u);
+}
+
+TEST(CountLaw, OneShotSealsOnceAndOpensFromEveryPeer) {
+  for (const std::uint16_t ranks : {std::uint16_t{2}, std::uint16_t{3}, std::uint16_t{4}}) {
+    const auto record = count_operations(ranks, 5, "one-shot", 840);
+    ASSERT_TRUE(record) << record.error().message();
+    EXPECT_EQ(record->counted_per_rank, 5u * ranks);
+    EXPECT_EQ(record->counted_per_rank, record->predicted_per_rank);
+    EXPECT_EQ(record->sealed_bytes_per_rank, record->predicted_sealed_bytes);
+  }
 }
 
 TEST(CountLaw, UnknownAlgorithmIsAnError) {

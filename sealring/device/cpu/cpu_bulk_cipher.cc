@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "sealring/crypto/aead.h"
 #include "sealring/device/bulk_cipher.h"
@@ -174,7 +175,8 @@ Result<void> combine_segment(const CombineSpec& combine, const Place& at, const 
     std::memcpy(dst, received, at.payload_bytes);
     return {};
   }
-  const std::byte* const sources[] = {combine.local + at.payload, received};
+  const std::byte* sources[] = {combine.local + at.payload, received};
+  if (combine.received_first) std::swap(sources[0], sources[1]);
   ReduceJob job;
   job.dtype = combine.dtype;
   job.redop = combine.redop;  // premul_sum: what was sent and local are scaled already, so scale stays 1

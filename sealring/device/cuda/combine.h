@@ -56,14 +56,14 @@ SR_HOST_DEVICE inline void put_element(Chunk& chunk, int e, Storage value) {
 }
 
 template <DType D, RedOp R>
-SR_HOST_DEVICE inline Chunk reduce(const Chunk& local, const Chunk& received, std::uint32_t divisor) {
+SR_HOST_DEVICE inline Chunk reduce(const Chunk& a, const Chunk& b, std::uint32_t divisor) {
   using Element = reductions::Element<D>;
   using Storage = typename Element::Storage;
   Chunk out{};
 #pragma unroll
   for (int e = 0; e < static_cast<int>(16 / sizeof(Storage)); ++e) {
-    auto value = reductions::combine<D, R>(Element::widen(element_of<Storage>(local, e)),
-                                           Element::widen(element_of<Storage>(received, e)));
+    auto value = reductions::combine<D, R>(Element::widen(element_of<Storage>(a, e)),
+                                           Element::widen(element_of<Storage>(b, e)));
     if (divisor != 1) value = reductions::complete<D>(value, divisor);
     put_element<Storage>(out, e, Element::narrow(value));
   }
@@ -71,22 +71,22 @@ SR_HOST_DEVICE inline Chunk reduce(const Chunk& local, const Chunk& received, st
 }
 
 template <DType D>
-SR_HOST_DEVICE inline Chunk reduce_by(const CombineOp& op, const Chunk& local, const Chunk& received) {
+SR_HOST_DEVICE inline Chunk reduce_by(const CombineOp& op, const Chunk& a, const Chunk& b) {
   switch (op.redop) {
     case RedOp::none:
-      return received;
+      return b;
     case RedOp::min:
-      return reduce<D, RedOp::min>(local, received, op.divisor);
+      return reduce<D, RedOp::min>(a, b, op.divisor);
     case RedOp::max:
-      return reduce<D, RedOp::max>(local, received, op.divisor);
+      return reduce<D, RedOp::max>(a, b, op.divisor);
     case RedOp::product:
-      return reduce<D, RedOp::product>(local, received, op.divisor);
+      return reduce<D, RedOp::product>(a, b, op.divisor);
     case RedOp::sum:
     case RedOp::avg:
     case RedOp::premul_sum:
       break;
   }
-  return reduce<D, RedOp::sum>(local, received, op.divisor);
+  return reduce<D, RedOp::sum>(a, b, op.divisor);
 }
 
 // Out of line: forty reductions, called from several places of a kernel.
@@ -95,29 +95,32 @@ __noinline__
 #endif
     SR_HOST_DEVICE inline Chunk
     reduce_any(const CombineOp& op, const Chunk& local, const Chunk& received) {
+  const bool swapped = op.received_first && op.redop != RedOp::none;
+  const Chunk a = swapped ? received : local;
+  const Chunk b = swapped ? local : received;
   switch (op.dtype) {
     case DType::f32:
-      return reduce_by<DType::f32>(op, local, received);
+      return reduce_by<DType::f32>(op, a, b);
     case DType::f64:
-      return reduce_by<DType::f64>(op, local, received);
+      return reduce_by<DType::f64>(op, a, b);
     case DType::f16:
-      return reduce_by<DType::f16>(op, local, received);
+      return reduce_by<DType::f16>(op, a, b);
     case DType::bf16:
-      return reduce_by<DType::bf16>(op, local, received);
+      return reduce_by<DType::bf16>(op, a, b);
     case DType::i8:
-      return reduce_by<DType::i8>(op, local, received);
+      return reduce_by<DType::i8>(op, a, b);
     case DType::i16:
-      return reduce_by<DType::i16>(op, local, received);
+      return reduce_by<DType::i16>(op, a, b);
     case DType::i32:
-      return reduce_by<DType::i32>(op, local, received);
+      return reduce_by<DType::i32>(op, a, b);
     case DType::i64:
-      return reduce_by<DType::i64>(op, local, received);
+      return reduce_by<DType::i64>(op, a, b);
     case DType::u8:
-      return reduce_by<DType::u8>(op, local, received);
+      return reduce_by<DType::u8>(op, a, b);
     case DType::boolean:
       break;
   }
-  return reduce_by<DType::boolean>(op, local, received);
+  return reduce_by<DType::boolean>(op, a, b);
 }
 
 #if defined(__CUDA_ARCH__)

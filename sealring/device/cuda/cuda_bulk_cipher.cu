@@ -74,6 +74,7 @@ class CudaBulkCipher final : public BulkCipher {
     job.combine.local = given.combine.local;
     job.combine.dst = given.combine.dst;
     job.combine.divisor = given.combine.divisor;
+    job.combine.received_first = given.combine.received_first;
     OpRequest numbers;
     numbers.numbers = Numbers::open_at;
     numbers.epoch = key.epoch();

@@ -26,6 +26,7 @@ struct CombineOp {
   const std::byte* local = nullptr;
   std::byte* dst = nullptr;
   std::uint32_t divisor = 1;
+  bool received_first = false;
 };
 
 /// `segments` consecutive segments of a record, beginning with number `first_segment` of it. All pointers
