@@ -46,3 +46,5 @@ target_link_libraries(sealring_device PUBLIC CUDA::cudart_static)
 
 add_executable(gpu_bench bench/gpu/main.cc)
 target_link_libraries(gpu_bench PRIVATE sealring_device sealring_wire sealring_base CUDA::cudart_static)
+set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/sealring/device/cuda/errors.cc PROPERTIES
+                            COMPILE_OPTIONS "${cuda_definitions}")

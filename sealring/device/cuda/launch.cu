@@ -25,7 +25,8 @@ __global__ void prologue(KeyState* const state, const OpRequest request) {
 
 // A launch that may begin while the one before it in the stream ends: each kernel here waits for that itself.
 Result<void> launched(const void* kernel, unsigned blocks, unsigned threads, std::size_t shared_bytes,
-                      cudaStream_t stream, void** arguments) {
+// From sm_90 on; an older chip launches in plain stream order.
+                      cudaStream_t stream, bool overlapped, void** arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -35,7 +36,7 @@ Result<void> launched(const void* kernel, unsigned blocks, unsigned threads, std
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.numAttrs = overlapped ? 1 : 0;
   return checked(cudaLaunchKernelExC(&config, kernel, arguments), "launch");
 }
 
@@ -88,9 +89,13 @@ Result<std::unique_ptr<DeviceKeyRing>> DeviceKeyRing::make(unsigned device, Suit
       cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
       "query"));
   out->shared_max_ = static_cast<std::size_t>(value);
-  SR_TRY(checked(cudaMalloc(&out->state_, sizeof(KeyState)), "key state"));
+  SR_TRY(checked(cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMajor, static_cast<int>(device)),
+                 "query"));
+  out->overlapped_ = value >= 9;
+  SR_TRY(checked(cudaMalloc(&out->state_, sizeof(KeyState)), "key state", sizeof(KeyState)));
   if (suite_has_gcm_key(suite))
-    SR_TRY(checked(cudaMalloc(&out->gcm_keys_, kSlots * sizeof(GcmKey)), "key state"));
+    SR_TRY(
+        checked(cudaMalloc(&out->gcm_keys_, kSlots * sizeof(GcmKey)), "key state", kSlots * sizeof(GcmKey)));
   KeyState state{};
   state.budget = budget;
   state.epoch = first_epoch;
@@ -160,7 +165,7 @@ Result<void> DeviceKeyRing::reserve_private_tiles(std::uint64_t bytes) {
   }
   private_tiles_ = nullptr;
   private_bytes_ = 0;
-  SR_TRY(checked(cudaMalloc(&private_tiles_, bytes), "private tiles"));
+  SR_TRY(checked(cudaMalloc(&private_tiles_, bytes), "private tiles", bytes));
   private_bytes_ = bytes;
   return {};
 }
@@ -195,33 +200,38 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
   numbers.payload_bytes = payload_bytes_of(job);
   const auto native = static_cast<cudaStream_t>(stream);
   void* prologue_arguments[] = {&state_, &numbers};
-  SR_TRY(launched(reinterpret_cast<const void*>(&prologue), 1, 1, 0, native, prologue_arguments));
+  SR_TRY(
+      launched(reinterpret_cast<const void*>(&prologue), 1, 1, 0, native, overlapped_, prologue_arguments));
   Chunk pattern = poison_pattern(combine.dtype);
   void* arguments[] = {&job, &state_, &numbers.descriptor, &pattern};
-  return launched(entry->kernel, columns, entry->threads, entry->shared_bytes, native, arguments);
+  return launched(entry->kernel, columns, entry->threads, entry->shared_bytes, native, overlapped_,
+                  arguments);
+}
+
+namespace {
+
+// Loads a kernel, so that nothing is loaded while streams are captured.
+Result<void> load(const void* kernel) {
+}  // namespace
+
+  cudaFuncAttributes attributes{};
+  return checked(cudaFuncGetAttributes(&attributes, kernel), "load");
 }
 
 Result<void> prepare_device(unsigned device) {
   int count = 0;
-  const cudaError_t found = cudaGetDeviceCount(&count);
-  if (found == cudaErrorInsufficientDriver) return driver_too_old();
-  if (found != cudaSuccess || device >= static_cast<unsigned>(count))
-    return fail(Code::gpu_absent, "device.cuda",
-                "CUDA device " + std::to_string(device) + " was asked for, this process sees " +
-                    std::to_string(count) +
-                    (found == cudaSuccess ? "" : std::string(" (") + cudaGetErrorString(found) + ")"));
+  const auto wanted = static_cast<int>(device);
+  if (const cudaError_t found = cudaGetDeviceCount(&count); found != cudaSuccess)
+    return fail(error_of(found, "query", 0, wanted));
+  if (wanted >= count) return fail(error_of(cudaErrorInvalidDevice, "query", 0, wanted));
   const DeviceGuard guard(device);
-  cudaDeviceProp properties{};
-  SR_TRY(checked(cudaGetDeviceProperties(&properties, static_cast<int>(device)), "query"));
+  int shared_max = 0;
+  SR_TRY(
+      checked(cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, wanted), "query"));
+  SR_TRY(load(reinterpret_cast<const void*>(&prologue)));
   for (const KernelEntry& entry : kernel_list()) {
-    cudaFuncAttributes attributes{};
-    const cudaError_t loaded = cudaFuncGetAttributes(&attributes, entry.kernel);
-    if (loaded == cudaErrorNoKernelImageForDevice || loaded == cudaErrorInvalidDeviceFunction) {
-      cudaGetLastError();
-      return wrong_architecture(properties);
-    }
-    SR_TRY(checked(loaded, "load"));
-    if (entry.shared_bytes > properties.sharedMemPerBlockOptin) continue;  // pick_kernel leaves it out
+    SR_TRY(load(entry.kernel));
+    if (entry.shared_bytes > static_cast<std::size_t>(shared_max)) continue;  // pick_kernel leaves it out
     SR_TRY(checked(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(entry.shared_bytes)),
                    "load"));

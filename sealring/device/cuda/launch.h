@@ -65,3 +65,4 @@ class DeviceKeyRing {
 Result<void> prepare_device(unsigned device);
 
 }  // namespace sealring::cuda
+  bool overlapped_ = false;  ///< a kernel may begin while the one before it ends
