@@ -24,27 +24,34 @@ endforeach()
 set(cuda_options -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr
                  -Xcompiler=-fPIC,-Wall,-Wno-unknown-pragmas)
 set(cuda_definitions "-DSEALRING_CUDA_ARCHITECTURES=\"sm_${cuda_names}\"")
-file(GLOB cuda_sources CONFIGURE_DEPENDS sealring/device/cuda/*.cu)
+# sealring_nvcc(objects folder gencode sources...): one object a source in build/<folder>; their list in `objects`.
+function(sealring_nvcc objects folder gencode)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${folder})
+  set(made)
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME)
+    set(object ${CMAKE_BINARY_DIR}/${folder}/${name}.o)
+    add_custom_command(
+      OUTPUT ${object}
+      COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -c ${source} -o ${object} ${cuda_options} ${${gencode}}
+              ${cuda_includes} ${cuda_definitions} -MD -MF ${object}.d
+      DEPENDS ${source}
+      DEPFILE ${object}.d
+      VERBATIM
+      COMMENT "nvcc ${folder}/${name}")
+    list(APPEND made ${object})
+  endforeach()
+  set(${objects} ${made} PARENT_SCOPE)
+endfunction()
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/sealring/device/cuda/*.cu)
 file(GLOB cuda_host_sources CONFIGURE_DEPENDS sealring/device/cuda/*.cc)
-foreach(source ${cuda_sources})
-  get_filename_component(name ${source} NAME)
-  set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${name}.o)
-  add_custom_command(
-    OUTPUT ${object}
-    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -c ${source} -o ${object} ${cuda_options} ${cuda_gencode}
-            ${cuda_includes} ${cuda_definitions} -MD -MF ${object}.d
-    DEPENDS ${source}
-    DEPFILE ${object}.d
-    VERBATIM
-    COMMENT "nvcc ${name}")
-  list(APPEND cuda_objects ${object})
-endforeach()
-file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
+sealring_nvcc(cuda_objects cuda cuda_gencode ${cuda_sources})
 target_sources(sealring_device PRIVATE ${cuda_objects} ${cuda_host_sources})
 sealring_drop_source(device sealring/device/cuda_absent.cc)
+set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/sealring/device/cuda/errors.cc PROPERTIES
+                            COMPILE_OPTIONS "${cuda_definitions}")
 target_link_libraries(sealring_device PUBLIC CUDA::cudart_static)
 
 add_executable(gpu_bench bench/gpu/main.cc)
 target_link_libraries(gpu_bench PRIVATE sealring_device sealring_wire sealring_base CUDA::cudart_static)
-set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/sealring/device/cuda/errors.cc PROPERTIES
-                            COMPILE_OPTIONS "${cuda_definitions}")
