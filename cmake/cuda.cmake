@@ -53,5 +53,8 @@ set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/sealring/device/cuda/err
                             COMPILE_OPTIONS "${cuda_definitions}")
 target_link_libraries(sealring_device PUBLIC CUDA::cudart_static)
 
-add_executable(gpu_bench bench/gpu/main.cc)
-target_link_libraries(gpu_bench PRIVATE sealring_device sealring_wire sealring_base CUDA::cudart_static)
+file(GLOB gpu_bench_sources CONFIGURE_DEPENDS bench/gpu/*.cc)
+add_executable(gpu_bench ${gpu_bench_sources})
+target_compile_options(gpu_bench PRIVATE ${cuda_definitions})
+target_link_libraries(gpu_bench PRIVATE sealring_device sealring_wire sealring_base CUDA::cudart_static
+                                        ${CMAKE_DL_LIBS})
