@@ -24,6 +24,8 @@ class CudaSlots final : public SlotMemory {
   CudaSlots& operator=(const CudaSlots&) = delete;
   ~CudaSlots() override;
 
+  /// The whole state, before anybody uses it.
+  Result<void> write_state(const KeyState& state) { return copy_in(state_, &state, sizeof state); }
   Result<SlotLook> look() override;
   Result<void> set_state(std::uint32_t slot, SlotState state) override;
   Result<void> wipe(std::uint32_t slot) override;

@@ -101,8 +101,8 @@ Result<std::unique_ptr<DeviceKeyRing>> DeviceKeyRing::make(unsigned device, Suit
   KeyState state{};
   state.budget = budget;
   state.epoch = first_epoch;
-  SR_TRY(checked(cudaMemcpy(out->state_, &state, sizeof state, cudaMemcpyHostToDevice), "key state"));
   SR_TRY(out->slots_, CudaSlots::make(device, suite, out->state_, out->gcm_keys_));
+  SR_TRY(out->slots_->write_state(state));
   return out;
 }
 
