@@ -45,3 +45,9 @@ endif()
 find_path(openssl_parent openssl/evp.h PATHS /usr/include REQUIRED)
 file(GLOB openssl_configuration ${openssl_parent}/openssl ${openssl_parent}/*-linux-gnu/openssl)
 file(COPY ${openssl_configuration} DESTINATION ${bundle}/openssl)
+
+# Which commit this is: the folder is copied without .git, and records name it.
+execute_process(COMMAND git describe --always --dirty --abbrev=12 --exclude=*
+                WORKING_DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/.. OUTPUT_VARIABLE commit
+                OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+file(WRITE ${bundle}/commit "${commit}\n")

@@ -1,11 +1,10 @@
-// What the CUDA kernels reach: payload over time by CUDA events, tags, per-segment keys and AAD included,
-// medians.
+// What the CUDA kernels reach: payload over time by CUDA events, tags, per-segment keys and AAD included.
 //
-//   gpu_bench [--out DIR] [--quick] [--suite NAME]     a table on the terminal, DIR/gpu-bench.json
+//   gpu_bench [--out DIR] [--quick] [--suite NAME] [--commit ID]
 //
-// A row is one kernel of the list at one segment size. Beside the rate stand two roofs: the device's own copy
-// for the bytes a kernel must move, and the busiest arithmetic pipe for the operations it must do (counted by
-// hand, see docs/kernel-notes.md).
+// A row is one kernel of the list at one segment size: a line on standard error while it runs, and all its
+// samples in DIR/gpu-bench.json, beside the bytes that must cross memory and the operations that must be done
+// (counted by hand, see docs/kernel-notes.md). The last thing on the terminal is a short table.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -16,13 +15,19 @@
 #include <string>
 #include <vector>
 
+#include "bench/gpu/machine.h"
+#include "bench/gpu/record.h"
 #include "sealring/device/cuda/launch.h"
 #include "sealring/device/cuda/make_job.h"
 
 namespace sealring::cuda {
 namespace {
 
+using bench::gbps;
+using bench::Row;
+
 constexpr std::uint64_t kLarge = 1ull << 30;
+constexpr const char* kGraph = "graph of 100";
 
 void must(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
@@ -35,14 +40,6 @@ void must(const Result<void>& result) {
   std::exit(1);
 }
 
-struct Row {
-  std::string name;
-  std::uint64_t payload_bytes = 0;
-  double microseconds = 0;
-  double memory_bytes = 0;    ///< that must cross device memory
-  double alu_operations = 0;  ///< 0: not counted
-};
-
 struct Options {
   std::size_t shift = 0;
   unsigned columns = 0;
@@ -54,8 +51,6 @@ class Bench {
  public:
   explicit Bench(bool quick) : quick_(quick) {
     must(prepare_device(0));
-    must(cudaGetDeviceProperties(&properties_, 0), "query");
-    must(cudaDeviceGetAttribute(&clock_khz_, cudaDevAttrClockRate, 0), "query");
     must(cudaStreamCreate(&stream_), "stream");
     must(cudaEventCreate(&begin_), "event");
     must(cudaEventCreate(&end_), "event");
@@ -69,11 +64,11 @@ class Bench {
       must(cudaMemcpy(memory, noise.data(), kLarge, cudaMemcpyHostToDevice), "fill");
   }
 
-  // Median microseconds of `work`, each time between two events.
-  double median(const std::function<void()>& work, int runs = 21) {
-    if (quick_) runs = 5;
+  // Microseconds of `work`, each time between two events.
+  std::vector<double> samples(const std::function<void()>& work) {
+    const int runs = quick_ ? 5 : 21;
     for (int i = 0; i < 3; ++i) work();
-    std::vector<float> times;
+    std::vector<double> times;
     for (int i = 0; i < runs; ++i) {
       must(cudaEventRecord(begin_, stream_), "event");
       work();
@@ -81,17 +76,20 @@ class Bench {
       must(cudaEventSynchronize(end_), "event");
       float milliseconds = 0;
       must(cudaEventElapsedTime(&milliseconds, begin_, end_), "event");
-      times.push_back(milliseconds);
+      times.push_back(1e3 * static_cast<double>(milliseconds));
     }
-    std::ranges::sort(times);
-    return 1e3 * static_cast<double>(times[times.size() / 2]);
+    return times;
   }
 
   void copy() {
-    const double time = median(
+    Row row;
+    row.name = "device copy";
+    row.payload_bytes = kLarge;
+    row.memory_bytes = 2.0 * static_cast<double>(kLarge);
+    row.samples = samples(
         [&] { must(cudaMemcpyAsync(out_, tensor_, kLarge, cudaMemcpyDeviceToDevice, stream_), "copy"); });
-    copy_rate_ = 2.0 * static_cast<double>(kLarge) / time * 1e-3;
-    add(Row{"device copy", kLarge, time, 2.0 * static_cast<double>(kLarge), 0});
+    add(std::move(row));
+    copy_gbps_ = 2 * gbps(rows_.back(), rows_.back().time.median);
   }
 
   void kernel(const KernelEntry& entry, std::uint64_t bytes, std::uint32_t segment,
@@ -114,9 +112,9 @@ class Bench {
       job.combine.local = job.combine.dst;
     }
     const auto once = [&] { must(ring->enqueue(job, entry.direction, numbers, stream_, &entry)); };
-    double time = 0;
+    Row row = row_of(entry, bytes, segment, options);
     if (options.graph == 0) {
-      time = median(once);
+      row.samples = samples(once);
     } else {
       cudaGraph_t graph = nullptr;
       cudaGraphExec_t exec = nullptr;
@@ -125,55 +123,39 @@ class Bench {
       for (int i = 0; i < options.graph; ++i) once();
       must(cudaStreamEndCapture(stream_, &graph), "capture");
       must(cudaGraphInstantiate(&exec, graph, 0), "graph");
-      time = median([&] { must(cudaGraphLaunch(exec, stream_), "graph"); }) / options.graph;
+      row.samples = samples([&] { must(cudaGraphLaunch(exec, stream_), "graph"); });
+      for (double& sample : row.samples) sample /= options.graph;
       cudaGraphExecDestroy(exec);
       cudaGraphDestroy(graph);
     }
     must(ring->verdict(stream_));
-    const bool reads_dst = entry.direction == Direction::open && entry.combine != CombineKind::replace;
-    char name[160];
-    std::snprintf(
-        name, sizeof name, "%s %s%s seg %3uK t%u b%u%s%s", std::string(to_string(entry.suite)).c_str(),
-        entry.direction == Direction::seal ? "seal" : "open+",
-        entry.direction == Direction::seal ? "" : kind_name(entry.combine), segment / 1024, entry.threads,
-        entry.blocks, entry.private_step != 0 ? " private" : "", options.note.c_str());
-    add(Row{name, bytes, time, static_cast<double>(bytes) * (reads_dst ? 3.0 : 2.0),
-            entry.suite == Suite::chacha20_poly1305 ? static_cast<double>(bytes) / 64 * 745 : 0.0});
+    add(std::move(row));
   }
 
   const std::vector<Row>& rows() const { return rows_; }
-
-  void print() const {
-    std::printf("\n%s, %d multiprocessors, %.0f MHz at most; copy %.0f GB/s read+write\n", properties_.name,
-                properties_.multiProcessorCount, clock_khz_ * 1e-3, copy_rate_);
-    std::printf("%-58s %9s %9s %7s %7s\n", "kernel", "us", "GB/s", "%copy", "%alu");
-    for (const Row& row : rows_) print(row);
-  }
-  void write_json(const std::string& path) const {
-    std::FILE* const file = std::fopen(path.c_str(), "w");
-    if (file == nullptr) {
-      std::fprintf(stderr, "cannot write %s\n", path.c_str());
-      std::exit(1);
-    }
-    std::fprintf(file, "{\"device\": \"%s\", \"origin\": \"measured\", \"copy_gbps\": %.1f, \"rows\": [",
-                 properties_.name, copy_rate_);
-    const char* separator = "\n";
-    for (const Row& row : rows_) {
-      std::fprintf(file,
-                   "%s  {\"name\": \"%s\", \"payload_bytes\": %llu, \"us\": %.3f, \"gbps\": %.2f, "
-                   "\"memory_bytes\": %.0f, "
-                   "\"alu_operations\": %.0f}",
-                   separator, row.name.c_str(), static_cast<unsigned long long>(row.payload_bytes),
-                   row.microseconds, rate(row), row.memory_bytes, row.alu_operations);
-      separator = ",\n";
-    }
-    std::fprintf(file, "\n]}\n");
-    std::fclose(file);
-  }
+  double copy_gbps() const { return copy_gbps_; }
 
  private:
-  static double rate(const Row& row) {
-    return static_cast<double>(row.payload_bytes) / row.microseconds * 1e-3;
+  static Row row_of(const KernelEntry& entry, std::uint64_t bytes, std::uint32_t segment,
+                    const Options& options) {
+    const bool seals = entry.direction == Direction::seal;
+    const bool reads_dst = !seals && entry.combine != CombineKind::replace;
+    Row row;
+    row.suite = to_string(entry.suite);
+    row.direction = seals ? "seal" : "open";
+    row.combine = seals ? "" : kind_name(entry.combine);
+    row.segment_bytes = segment;
+    row.payload_bytes = bytes;
+    row.conditions = options.note;
+    row.memory_bytes = static_cast<double>(bytes) * (reads_dst ? 3.0 : 2.0);
+    if (entry.suite == Suite::chacha20_poly1305) row.alu_operations = static_cast<double>(bytes) / 64 * 745;
+    char name[160];
+    std::snprintf(name, sizeof name, "%s %s%s seg %3uK t%u b%u%s%s%s", row.suite.c_str(),
+                  seals ? "seal" : "open+", row.combine.c_str(), segment / 1024, entry.threads, entry.blocks,
+                  entry.private_step != 0 ? " private" : "", options.note.empty() ? "" : " ",
+                  options.note.c_str());
+    row.name = name;
+    return row;
   }
   static const char* kind_name(CombineKind kind) {
     switch (kind) {
@@ -209,29 +191,74 @@ class Bench {
     must((*ring)->upload(0, key, iv));
     return std::move(*ring);
   }
-  void print(const Row& row) const {
-    const double memory = row.memory_bytes / row.microseconds * 1e-3 / copy_rate_ * 100;
-    const double alu = row.alu_operations / row.microseconds * 1e6 /
-                       (properties_.multiProcessorCount * 64.0 * clock_khz_ * 1e3) * 100;
-    std::printf("%-58s %9.2f %9.1f %6.0f%% ", row.name.c_str(), row.microseconds, rate(row), memory);
-    if (row.alu_operations > 0) std::printf("%6.0f%%", alu);
-    std::printf("\n");
-  }
-  void add(const Row& row) {
-    rows_.push_back(row);
-    print(row);
-    std::fflush(stdout);
+  void add(Row row) {
+    row.time = bench::spread_of(row.samples);
+    std::fprintf(stderr, "%-62s %9.2f us +- %5.2f %8.1f GB/s\n", row.name.c_str(), row.time.median,
+                 row.time.mad, gbps(row, row.time.median));
+    rows_.push_back(std::move(row));
   }
 
   bool quick_;
-  cudaDeviceProp properties_{};
-  int clock_khz_ = 0;
-  double copy_rate_ = 1;
+  double copy_gbps_ = 0;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::byte *tensor_ = nullptr, *out_ = nullptr, *wire_ = nullptr;
   std::vector<Row> rows_;
 };
+
+// The fastest row of a suite and direction at a size, on whole tensors and full grids.
+const Row* best_of(const std::vector<Row>& rows, const Row& like, std::uint64_t bytes) {
+  const Row* out = nullptr;
+  for (const Row& row : rows) {
+    const bool plain = row.conditions.empty() || row.conditions == kGraph;
+    if (!plain || row.suite != like.suite || row.direction != like.direction || row.combine != like.combine ||
+        row.payload_bytes != bytes)
+      continue;
+    if (out == nullptr || row.time.median < out->time.median) out = &row;
+  }
+  return out;
+}
+
+void print_table(const std::vector<Row>& rows, const bench::Machine& machine, double copy_gbps) {
+  std::printf("\n%s, %d multiprocessors, driver %s, CUDA %s, %s\n", machine.gpu.c_str(),
+              machine.multiprocessors, machine.driver.c_str(), machine.runtime_cuda.c_str(),
+              bench::confidential_mode(machine.confidential).first.c_str());
+  std::printf("commit %s, %s; device copy %.0f GB/s read + write; best segment size of each, [95 %%]\n",
+              machine.commit.c_str(), machine.date.c_str(), copy_gbps);
+  std::printf("%-34s %28s %18s %18s\n", "", "1 GiB, GB/s", "1 MiB, us", "64 KiB, us");
+  std::vector<std::string> seen;
+  for (const Row& row : rows) {
+    const std::string label =
+        row.suite + " " + row.direction + (row.combine.empty() ? "" : "+" + row.combine);
+    if (row.suite.empty() || std::ranges::count(seen, label) > 0) continue;
+    seen.push_back(label);
+    std::string line;
+    char text[80];
+    if (const Row* const large = best_of(rows, row, kLarge)) {
+      std::snprintf(text, sizeof text, "%6.0f [%5.0f, %5.0f] %4uK seg", gbps(*large, large->time.median),
+                    gbps(*large, large->time.high), gbps(*large, large->time.low),
+                    large->segment_bytes / 1024);
+      line += text;
+    }
+    for (const std::uint64_t bytes : {std::uint64_t{1} << 20, std::uint64_t{64} << 10}) {
+      const Row* const small = best_of(rows, row, bytes);
+      if (small == nullptr) continue;
+      std::snprintf(text, sizeof text, "  %5.1f [%4.1f, %4.1f]", small->time.median, small->time.low,
+                    small->time.high);
+      line += text;
+    }
+    std::printf("%-34s %s\n", label.c_str(), line.c_str());
+  }
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::FILE* const file = std::fopen(path.c_str(), "w");
+  if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file) != text.size() ||
+      std::fclose(file) != 0) {
+    std::fprintf(stderr, "cannot write %s\n", path.c_str());
+    std::exit(1);
+  }
+}
 
 bool measured_in_full(const KernelEntry& entry) {
   return entry.direction == Direction::seal || entry.combine == CombineKind::sum_f32;
@@ -260,10 +287,10 @@ void further(Bench& bench) {
       continue;
     seen.emplace_back(entry.suite, entry.direction);  // the preferred ones
     const std::uint32_t segment = std::min(32u << 10, entry.segment_max);
-    bench.kernel(entry, kLarge, segment, {.shift = 4, .note = " off by 4 bytes"});
+    bench.kernel(entry, kLarge, segment, {.shift = 4, .note = "off by 4 bytes"});
     for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u, 264u})
       bench.kernel(entry, 256u << 20, segment,
-                   {.columns = columns, .note = " columns " + std::to_string(columns)});
+                   {.columns = columns, .note = "columns " + std::to_string(columns)});
   }
 }
 
@@ -271,9 +298,9 @@ void small(Bench& bench) {
   for (const KernelEntry& entry : kernel_list()) {
     if (!measured_in_full(entry) || !wanted_suite(entry)) continue;
     for (const std::uint32_t segment : {2u << 10, 4u << 10, 8u << 10})
-      bench.kernel(entry, 64u << 10, segment, {.graph = 100, .note = " 64 KiB x100 graph"});
+      bench.kernel(entry, 64u << 10, segment, {.graph = 100, .note = kGraph});
     for (const std::uint32_t segment : {4u << 10, 8u << 10})
-      bench.kernel(entry, 1u << 20, segment, {.graph = 100, .note = " 1 MiB x100 graph"});
+      bench.kernel(entry, 1u << 20, segment, {.graph = 100, .note = kGraph});
   }
 }
 
@@ -281,7 +308,7 @@ void small(Bench& bench) {
 }  // namespace sealring::cuda
 
 int main(int argc, char** argv) {
-  std::string out = ".";
+  std::string out = ".", commit;
   bool quick = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--quick") == 0) {
@@ -290,8 +317,10 @@ int main(int argc, char** argv) {
       out = argv[++i];
     } else if (std::strcmp(argv[i], "--suite") == 0 && i + 1 < argc) {
       sealring::cuda::only_suite = argv[++i];
+    } else if (std::strcmp(argv[i], "--commit") == 0 && i + 1 < argc) {
+      commit = argv[++i];
     } else {
-      std::fprintf(stderr, "usage: gpu_bench [--out DIR] [--quick] [--suite NAME]\n");
+      std::fprintf(stderr, "usage: gpu_bench [--out DIR] [--quick] [--suite NAME] [--commit ID]\n");
       return 2;
     }
   }
@@ -300,7 +329,9 @@ int main(int argc, char** argv) {
   sealring::cuda::large(bench, quick);
   sealring::cuda::small(bench);
   if (!quick) sealring::cuda::further(bench);
-  bench.print();
-  bench.write_json(out + "/gpu-bench.json");
+  const sealring::bench::Machine machine = sealring::bench::machine_now(commit);
+  sealring::cuda::write_file(out + "/gpu-bench.json",
+                             sealring::bench::json_of(machine, bench.copy_gbps(), bench.rows()));
+  sealring::cuda::print_table(bench.rows(), machine, bench.copy_gbps());
   return 0;
 }

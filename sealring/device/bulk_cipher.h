@@ -70,7 +70,13 @@ struct OpenJob {
   CombineSpec combine;
 };
 
+/// Whether a call waits for the device.
+enum class Await { stream, nothing };
+
 /// Thread-safe: seal and open may run in several threads on one key.
+///
+/// With a stream of the caller's (Stream::native), seal and open return when the work is enqueued: what the
+/// device finds out later is in verdict(). Without one they return it themselves.
 class BulkCipher {
  public:
   virtual ~BulkCipher() = default;
@@ -80,6 +86,15 @@ class BulkCipher {
   virtual Result<void> seal(SealJob job, Stream& stream) = 0;
   /// Errors: DATA_TAG; on it the failing segment and all later ones of the job have left dst unchanged.
   virtual Result<void> open(const OpenJob& job, Stream& stream) = 0;
+  /// The first error of all work under `key` so far; sticky: behind it nothing more was sealed or released,
+  /// and every later output is poison.
+  ///
+  /// Await::stream waits until all that was enqueued on `stream` has ended, so {} vouches for all of it; it
+  /// blocks the calling thread, and is refused while `stream` is captured. Await::nothing waits for no work:
+  /// {} says that none which has ended failed; it may be called at any time, also while streams are captured.
+  /// A device that works while the call lasts has nothing left to say here: {}. Errors: DATA_TAG, KEY_LIMIT,
+  /// SEQ_REUSE_GUARD of the work; INVALID_ARGUMENT (captured), CUDA of this call.
+  virtual Result<void> verdict(const DeviceKey& /*key*/, Stream& /*stream*/, Await /*await*/) { return {}; }
 };
 
 /// OpenSSL EVP; one context per (thread, key), made once. `plain` copies and writes a zero tag (study);

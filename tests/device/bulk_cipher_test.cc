@@ -369,6 +369,12 @@ TEST(BulkCipher, LoadRefusesWrongSizes) {
   EXPECT_EQ(Code::suite, code(static_cast<Suite>(0x1234), 0, 12));
 }
 
+TEST_P(Suites, TheCallsHaveSaidAllThatAVerdictCould) {
+  Rig rig(GetParam());
+  for (const Await await : {Await::stream, Await::nothing})
+    EXPECT_TRUE(rig.cipher->verdict(*rig.device_key, rig.stream, await));
+}
+
 TEST(BulkCipher, CudaIsAbsentByName) {
   if (cuda_built()) return;
   EXPECT_EQ(0u, cuda_device_count());

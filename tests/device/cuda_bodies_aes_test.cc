@@ -89,6 +89,14 @@ TEST(CudaBodiesAes, BlocksBeyondTheSecondTableOfPowers) {  // more than 65536 bl
   expect_seals<Seal>(record, 0, 1);
 }
 
+TEST(CudaBodiesAes, ChainedGmacIsGcmInSmallSegments) {
+  for (const std::uint32_t chain : {16u, 256u, 1024u}) {
+    const AesRecord record(Suite::chained_gmac, chain * 21 + 5, chain, chain);
+    expect_seals<Seal>(record, 1, 2);
+    expect_opens<OpenReplace>(record, 1, 2, scratch());
+  }
+}
+
 TEST(CudaBodiesAes, EveryBitOfATagCounts) {
   const AesRecord record(Suite::aes_256_gcm, 1000, 512, 9);
   for (int bit = 0; bit < 128; ++bit) {

@@ -9,6 +9,7 @@
 
 #include "sealring/crypto/aead.h"
 #include "sealring/device/cuda/host_run.h"
+#include "sealring/device/cuda/kernel_list.h"
 #include "sealring/device/cuda/make_job.h"
 
 namespace sealring::cuda::test {
@@ -72,7 +73,7 @@ struct Record {
     wire.resize(layout.wire_bytes());
     Nonce iv;
     std::memcpy(iv.data(), iv_bytes.data(), iv.size());
-    const Aead aead = *Aead::make(suite, key_bytes);
+    const Aead aead = *Aead::make(kernel_suite(suite), key_bytes);
     for (std::uint32_t k = 0; k < layout.segments(); ++k) {
       RecordContext c = context;
       c.epoch = op.epoch;

@@ -152,13 +152,6 @@ TEST_F(AeadGpu, ABadTagPoisonsTheWholeOutput) {
   }
 }
 
-TEST_F(AeadGpu, Rfc8439VectorByTheOracleOnly) {
-  // The device takes the 80 bytes of protocol C.3 as AAD and nothing else, so published vectors, whose AAD is
-  // shorter, reach it through the oracle, which the vectors test (tests/crypto).
-  const Record record(Suite::chacha20_poly1305, 114, 128, 8439);
-  EXPECT_TRUE(sealed_on_gpu(record, 0) == record.wire);
-}
-
 TEST_F(AeadGpu, BulkCipherSealsAndOpens) {
   auto cipher = make_cuda_bulk_cipher(0);
   ASSERT_TRUE(cipher) << cipher.error().message();
@@ -188,6 +181,53 @@ TEST_F(AeadGpu, BulkCipherSealsAndOpens) {
   open.combine.dst = out.data();
   ASSERT_TRUE((*cipher)->open(open, stream));
   EXPECT_TRUE(out.get() == record.plaintext);
+}
+
+TEST_F(AeadGpu, OnAStreamTheVerdictSaysWhatTheCallsCouldNot) {
+  auto cipher = make_cuda_bulk_cipher(0);
+  ASSERT_TRUE(cipher);
+  const Record record(Suite::chacha20_poly1305, 300000, 16384, random());
+  auto key =
+      (*cipher)->load(record.suite, record.op.epoch, secret(record.key_bytes), secret(record.iv_bytes));
+  ASSERT_TRUE(key);
+  cudaStream_t native = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking), cudaSuccess);
+  DeviceMemory wire(record.wire.size()), out(record.plaintext.size());
+  OpenJob job;
+  job.key = key->get();
+  job.first_number = record.op.first_number;
+  job.context = record.context;
+  job.context.seq = record.op.seq;
+  job.layout = record.layout;
+  job.segments = record.layout.segments();
+  job.wire = wire.data();
+  job.combine.dst = out.data();
+  Stream stream{native};
+  Bytes broken = record.wire;
+  broken[broken.size() / 2] ^= std::byte{1};
+  for (const bool good : {true, false, true}) {
+    wire.set(good ? record.wire : broken);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    ASSERT_TRUE((*cipher)->open(job, stream));  // enqueued
+    const auto verdict = (*cipher)->verdict(**key, stream, Await::stream);
+    const auto so_far = (*cipher)->verdict(**key, stream, Await::nothing);
+    ASSERT_EQ(verdict.has_value(), so_far.has_value());
+    if (verdict) {
+      ASSERT_TRUE(good);
+      ASSERT_TRUE(out.get() == record.plaintext);
+      continue;
+    }
+    EXPECT_EQ(verdict.error().code, Code::data_tag);  // also of the good record behind the bad one
+    EXPECT_EQ(so_far.error().message(), verdict.error().message());
+    EXPECT_TRUE(out.get() == Bytes(record.plaintext.size(), std::byte{0xFF}));
+  }
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ((*cipher)->verdict(**key, stream, Await::stream).error().code, Code::invalid_argument);
+  EXPECT_EQ((*cipher)->verdict(**key, stream, Await::nothing).error().code, Code::data_tag);
+  EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  cudaStreamDestroy(native);
 }
 
 TEST_F(AeadGpu, APermitThatIsNotTheDevicesNextNumberIsRefused) {

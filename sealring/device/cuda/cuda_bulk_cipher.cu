@@ -25,6 +25,10 @@ class CudaKey final : public DeviceKey {
     if (stream == nullptr) return ring_->verdict(stream);
     return {};
   }
+  /// Any thread: nothing of the ring is changed.
+  Result<void> verdict(void* stream, Await await) const {
+    return await == Await::stream ? ring_->verdict(stream) : ring_->verdict_so_far();
+  }
 
  private:
   std::unique_ptr<DeviceKeyRing> ring_;
@@ -81,6 +85,10 @@ class CudaBulkCipher final : public BulkCipher {
     numbers.first_number = given.first_number;
     numbers.seq = given.context.seq;
     return key.run(job, Direction::open, numbers, stream.native);
+  }
+
+  Result<void> verdict(const DeviceKey& key, Stream& stream, Await await) override {
+    return static_cast<const CudaKey&>(key).verdict(stream.native, await);
   }
 
  private:

@@ -3,8 +3,6 @@
 
 #include <cuda_runtime.h>
 
-#include <string>
-
 #include "sealring/base/result.h"
 
 namespace sealring::cuda {
@@ -28,33 +26,14 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
-inline Result<void> checked(cudaError_t error, const char* doing) {
+/// `error`, met while `doing`, with what this process and the current device say beside it. `wanted_bytes`:
+/// of an allocation. `wanted_device`: where the choice of a device failed.
+Error error_of(cudaError_t error, const char* doing, std::uint64_t wanted_bytes = 0, int wanted_device = -1);
+
+/// An error where `error` is one.
+inline Result<void> checked(cudaError_t error, const char* doing, std::uint64_t wanted_bytes = 0) {
   if (error == cudaSuccess) return {};
-  cudaGetLastError();  // not the next call's
-  const std::string what =
-      std::string(doing) + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error);
-  if (error == cudaErrorMemoryAllocation)
-    return fail(Code::out_of_memory, "device.cuda", what,
-                "free memory on the device, or use smaller segments");
-  return fail(Code::cuda, "device.cuda", what);
-}
-
-inline tl::unexpected<Error> driver_too_old() {
-  int driver = 0;
-  cudaDriverGetVersion(&driver);
-  const auto text = [](int version) {
-    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-  };
-  return fail(Code::gpu_unsupported, "device.cuda",
-              "the driver serves CUDA " + text(driver) + ", this build needs " + text(CUDART_VERSION),
-              "update the driver, or build with an older CUDA toolkit");
-}
-
-inline tl::unexpected<Error> wrong_architecture(const cudaDeviceProp& found) {
-  return fail(Code::gpu_unsupported, "device.cuda",
-              std::string(found.name) + " is of architecture sm_" + std::to_string(found.major) +
-                  std::to_string(found.minor) + ", this build holds code for " SEALRING_CUDA_ARCHITECTURES,
-              "build with -DCMAKE_CUDA_ARCHITECTURES naming this one");
+  return fail(error_of(error, doing, wanted_bytes));
 }
 
 }  // namespace sealring::cuda

@@ -17,6 +17,14 @@ struct KernelShared {
   std::uint32_t last;
 };
 
+// What other kernels of this multiprocessor have read before is not read again from its cache: the key in a
+// slot, and what was made of it, may have been replaced by the host since then. The word itself is of no
+// interest.
+__device__ inline void forget_cached(const std::uint32_t* at) {
+  [[maybe_unused]] std::uint32_t word;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
+}
+
 // The whole output of a failed op. [protocol A.5]
 __device__ inline void poison_output(const SegmentJob& job, const Chunk& pattern) {
   const std::uint64_t bytes = payload_bytes_of(job);
@@ -68,13 +76,14 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
   constexpr unsigned kOpWords = sizeof(OpDescriptor) / 4;
   const unsigned thread = threadIdx.x;
   if (thread < kSlots * kKeyWords) {
-    reinterpret_cast<std::uint32_t*>(&shared.keys[thread / kKeyWords])[thread % kKeyWords] =
-        reinterpret_cast<const std::uint32_t*>(&state->slots[thread / kKeyWords].words)[thread % kKeyWords];
+    reinterpret_cast<std::uint32_t*>(&shared.keys[thread / kKeyWords])[thread % kKeyWords] = fresh(
+        reinterpret_cast<const std::uint32_t*>(&state->slots[thread / kKeyWords].words)[thread % kKeyWords]);
   } else if (thread >= 96 && thread < 96 + kOpWords) {
     reinterpret_cast<std::uint32_t*>(&shared.op)[thread - 96] =
         reinterpret_cast<const std::uint32_t*>(&state->descriptors[descriptor % kDescriptors])[thread - 96];
   } else if (thread == 127) {
     shared.body.bad = BadTag{};
+    forget_cached(&state->verdict);
   }
   static_assert(kSlots * kKeyWords <= 96 && kOpWords < 31);
   __syncthreads();

@@ -17,6 +17,7 @@ std::span<const KernelEntry> kernel_list() {
     add_aes_open_bf16(out);
     add_aes_open_f16(out);
     add_aes_open_any(out);
+    add_aes_compact(out);
     return out;
   }();
   return list;

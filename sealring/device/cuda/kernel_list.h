@@ -65,5 +65,6 @@ void add_aes_open_f32(std::vector<KernelEntry>& list);
 void add_aes_open_bf16(std::vector<KernelEntry>& list);
 void add_aes_open_f16(std::vector<KernelEntry>& list);
 void add_aes_open_any(std::vector<KernelEntry>& list);
+void add_aes_compact(std::vector<KernelEntry>& list);
 
 }  // namespace sealring::cuda

@@ -78,6 +78,15 @@ SR_HOST_DEVICE inline std::uint32_t exchange_if(std::uint32_t& at, std::uint32_t
 #endif
 }
 
+/// A word that a copy by the host may change while kernels run: not from one multiprocessor's own cache.
+SR_HOST_DEVICE inline std::uint32_t fresh(const std::uint32_t& at) {
+#if defined(__CUDA_ARCH__)
+  return __ldcg(&at);
+#else
+  return at;
+#endif
+}
+
 SR_HOST_DEVICE constexpr std::uint32_t status_of(Code code) { return static_cast<std::uint32_t>(code); }
 
 /// All that the prologue decides by, read at once: each further dependent read would cost the small messages
@@ -111,9 +120,9 @@ SR_HOST_DEVICE inline StateView view_of(const KeyState& state) {
   out.budget = state.budget;
 #pragma unroll
   for (std::uint32_t i = 0; i < kSlots; ++i) {
-    out.slot_epoch[i] = state.slots[i].epoch;
-    out.slot_state[i] = state.slots[i].state;
-    out.slot_canary[i] = state.slots[i].canary;
+    out.slot_epoch[i] = fresh(state.slots[i].epoch);
+    out.slot_state[i] = fresh(state.slots[i].state);
+    out.slot_canary[i] = fresh(state.slots[i].canary);
   }
   return out;
 }
@@ -169,7 +178,10 @@ SR_HOST_DEVICE inline void begin_op(KeyState& state, const OpRequest& request) {
     op.holds = 1;
     op.status = key_state_internal::reserve(state, now, request, op);
   }
-  if (op.status != 0) exchange_if(state.verdict, 0, op.status);
+  if (op.status != 0) {
+    op.frees = 0;  // the epoch was not entered
+    exchange_if(state.verdict, 0, op.status);
+  }
   state.descriptors[request.descriptor % kDescriptors] = op;
 }
 

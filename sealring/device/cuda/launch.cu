@@ -7,6 +7,7 @@
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/aes_key.h"
 #include "sealring/device/cuda/errors.h"
+#include "sealring/device/cuda/key_slots.h"
 #include "sealring/device/cuda/launch.h"
 
 namespace sealring::cuda {
@@ -24,8 +25,9 @@ __global__ void prologue(KeyState* const state, const OpRequest request) {
 }
 
 // A launch that may begin while the one before it in the stream ends: each kernel here waits for that itself.
+// From sm_90 on; an older chip launches in plain stream order.
 Result<void> launched(const void* kernel, unsigned blocks, unsigned threads, std::size_t shared_bytes,
-                      cudaStream_t stream, void** arguments) {
+                      cudaStream_t stream, bool overlapped, void** arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -35,7 +37,7 @@ Result<void> launched(const void* kernel, unsigned blocks, unsigned threads, std
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.numAttrs = overlapped ? 1 : 0;
   return checked(cudaLaunchKernelExC(&config, kernel, arguments), "launch");
 }
 
@@ -58,6 +60,7 @@ Result<void> check_aligned(const SegmentJob& job) {
 
 DeviceKeyRing::~DeviceKeyRing() {
   // [protocol A.6] Cleared before it is freed; nothing here can be reported.
+  refill_.reset();  // its thread writes there
   const DeviceGuard guard(device_);
   if (state_ != nullptr) {
     cudaDeviceSynchronize();
@@ -88,66 +91,64 @@ Result<std::unique_ptr<DeviceKeyRing>> DeviceKeyRing::make(unsigned device, Suit
       cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
       "query"));
   out->shared_max_ = static_cast<std::size_t>(value);
-  SR_TRY(checked(cudaMalloc(&out->state_, sizeof(KeyState)), "key state"));
+  SR_TRY(checked(cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMajor, static_cast<int>(device)),
+                 "query"));
+  out->overlapped_ = value >= 9;
+  SR_TRY(checked(cudaMalloc(&out->state_, sizeof(KeyState)), "key state", sizeof(KeyState)));
   if (suite_has_gcm_key(suite))
-    SR_TRY(checked(cudaMalloc(&out->gcm_keys_, kSlots * sizeof(GcmKey)), "key state"));
+    SR_TRY(
+        checked(cudaMalloc(&out->gcm_keys_, kSlots * sizeof(GcmKey)), "key state", kSlots * sizeof(GcmKey)));
   KeyState state{};
   state.budget = budget;
   state.epoch = first_epoch;
-  SR_TRY(checked(cudaMemcpy(out->state_, &state, sizeof state, cudaMemcpyHostToDevice), "key state"));
+  SR_TRY(out->slots_, CudaSlots::make(device, suite, out->state_, out->gcm_keys_));
+  SR_TRY(out->slots_->write_state(state));
   return out;
 }
 
-Result<void> DeviceKeyRing::upload_gcm_key(Epoch epoch, const SecretBytes& key) {
-  SecretBytes memory(sizeof(GcmKey) + alignof(GcmKey));
-  void* at = memory.data();
-  std::size_t room = memory.size();
-  auto* const made = ::new (std::align(alignof(GcmKey), sizeof(GcmKey), at, room)) GcmKey;
-  make_gcm_key({key.data(), key.size()}, *made);
-  return checked(cudaMemcpy(gcm_keys_ + epoch % kSlots, made, sizeof *made, cudaMemcpyHostToDevice),
-                 "key upload");
+Result<void> DeviceKeyRing::upload(Epoch epoch, const SecretBytes& key, const SecretBytes& iv) {
+  if (refill_)
+    return fail(Code::invalid_argument, "device.load", "a chain of keys fills the slots of this ring");
+  SR_TRY(const SlotLook look, slots_->look());
+  if (look.heads[epoch % kSlots].state == static_cast<std::uint32_t>(SlotState::live))
+    return fail(Code::invalid_argument, "device.load", "the slot of this epoch holds a live key");
+  return fill_slot(*slots_, EpochKey{epoch, key.clone(), iv.clone()});
 }
 
-Result<void> DeviceKeyRing::upload(Epoch epoch, const SecretBytes& key, const SecretBytes& iv) {
-  if (key.size() != suite_key_bytes(suite_) || iv.size() != kNonceBytes)
-    return fail(Code::invalid_argument, "device.load", "a key or its iv has the wrong size");
-  const DeviceGuard guard(device_);
-  KeySlot* const at = &state_->slots[epoch % kSlots];
-  SecretBytes copy(sizeof(KeySlot));
-  auto& slot = *reinterpret_cast<KeySlot*>(copy.data());
-  SR_TRY(checked(cudaMemcpy(&slot, at, sizeof slot, cudaMemcpyDeviceToHost), "key upload"));
-  if (slot.state == static_cast<std::uint32_t>(SlotState::live))
-    return fail(Code::invalid_argument, "device.load", "the slot of this epoch holds a live key");
-  slot = KeySlot{};
-  slot.epoch = epoch;
-  slot.canary = canary_of(epoch);
-  std::memcpy(slot.words.key, key.data(), key.size());
-  std::memcpy(slot.words.iv, iv.data(), iv.size());
-  if (gcm_keys_ != nullptr) {
-    slot.words.gcm = gcm_keys_ + epoch % kSlots;
-    SR_TRY(upload_gcm_key(epoch, key));
-  }
-  SR_TRY(checked(cudaMemcpy(at, &slot, sizeof slot, cudaMemcpyHostToDevice), "key upload"));
-  const auto live = static_cast<std::uint32_t>(SlotState::live);  // last
-  return checked(cudaMemcpy(&at->state, &live, sizeof live, cudaMemcpyHostToDevice), "key upload");
+Result<void> DeviceKeyRing::refill_from(std::unique_ptr<KeySource> source) {
+  if (refill_) return fail(Code::invalid_argument, "device.load", "this ring has a chain of keys already");
+  refill_ = std::make_unique<KeyRefill>(*slots_, std::move(source));
+  return refill_->start();
+}
+
+void DeviceKeyRing::stop_refill() {
+  if (refill_) refill_->stop();
+}
+
+Result<void> DeviceKeyRing::told(const DeviceVerdict& verdict) const {
+  if (verdict.code == 0) return {};
+  return fail(verdict_error(verdict, refill_ ? refill_->status() : Result<void>{}));
 }
 
 Result<void> DeviceKeyRing::verdict(void* stream) const {
   const DeviceGuard guard(device_);
   const auto native = static_cast<cudaStream_t>(stream);
-  std::uint32_t words[2] = {};
-  static_assert(offsetof(KeyState, bad_segment) == offsetof(KeyState, verdict) + 4);
-  SR_TRY(checked(cudaMemcpyAsync(words, &state_->verdict, sizeof words, cudaMemcpyDeviceToHost, native),
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  SR_TRY(checked(cudaStreamIsCapturing(native, &capture), "verdict"));
+  if (capture != cudaStreamCaptureStatusNone)
+    return fail(Code::invalid_argument, "data.cuda",
+                "the verdict of a stream was asked for while it is captured",
+                "ask behind the end of the capture, or without waiting");
+  DeviceVerdict found;
+  SR_TRY(checked(cudaMemcpyAsync(&found, &state_->verdict, sizeof found, cudaMemcpyDeviceToHost, native),
                  "verdict"));
   SR_TRY(checked(cudaStreamSynchronize(native), "verdict"));
-  if (words[0] == 0) return {};
-  Error error;
-  error.code = static_cast<Code>(words[0]);
-  error.stage = "data.cuda";
-  error.what = error.code == Code::data_tag
-                   ? "a record is not authentic (segment " + std::to_string(words[1]) + " of its job)"
-                   : "the device refused an operation before it sealed anything";
-  return fail(std::move(error));
+  return told(found);
+}
+
+Result<void> DeviceKeyRing::verdict_so_far() const {
+  SR_TRY(const DeviceVerdict found, slots_->verdict_now());
+  return told(found);
 }
 
 Result<void> DeviceKeyRing::reserve_private_tiles(std::uint64_t bytes) {
@@ -160,7 +161,7 @@ Result<void> DeviceKeyRing::reserve_private_tiles(std::uint64_t bytes) {
   }
   private_tiles_ = nullptr;
   private_bytes_ = 0;
-  SR_TRY(checked(cudaMalloc(&private_tiles_, bytes), "private tiles"));
+  SR_TRY(checked(cudaMalloc(&private_tiles_, bytes), "private tiles", bytes));
   private_bytes_ = bytes;
   return {};
 }
@@ -195,33 +196,38 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
   numbers.payload_bytes = payload_bytes_of(job);
   const auto native = static_cast<cudaStream_t>(stream);
   void* prologue_arguments[] = {&state_, &numbers};
-  SR_TRY(launched(reinterpret_cast<const void*>(&prologue), 1, 1, 0, native, prologue_arguments));
+  SR_TRY(
+      launched(reinterpret_cast<const void*>(&prologue), 1, 1, 0, native, overlapped_, prologue_arguments));
   Chunk pattern = poison_pattern(combine.dtype);
   void* arguments[] = {&job, &state_, &numbers.descriptor, &pattern};
-  return launched(entry->kernel, columns, entry->threads, entry->shared_bytes, native, arguments);
+  return launched(entry->kernel, columns, entry->threads, entry->shared_bytes, native, overlapped_,
+                  arguments);
 }
+
+namespace {
+
+// Loads a kernel, so that nothing is loaded while streams are captured.
+Result<void> load(const void* kernel) {
+  cudaFuncAttributes attributes{};
+  return checked(cudaFuncGetAttributes(&attributes, kernel), "load");
+}
+
+}  // namespace
 
 Result<void> prepare_device(unsigned device) {
   int count = 0;
-  const cudaError_t found = cudaGetDeviceCount(&count);
-  if (found == cudaErrorInsufficientDriver) return driver_too_old();
-  if (found != cudaSuccess || device >= static_cast<unsigned>(count))
-    return fail(Code::gpu_absent, "device.cuda",
-                "CUDA device " + std::to_string(device) + " was asked for, this process sees " +
-                    std::to_string(count) +
-                    (found == cudaSuccess ? "" : std::string(" (") + cudaGetErrorString(found) + ")"));
+  const auto wanted = static_cast<int>(device);
+  if (const cudaError_t found = cudaGetDeviceCount(&count); found != cudaSuccess)
+    return fail(error_of(found, "query", 0, wanted));
+  if (wanted >= count) return fail(error_of(cudaErrorInvalidDevice, "query", 0, wanted));
   const DeviceGuard guard(device);
-  cudaDeviceProp properties{};
-  SR_TRY(checked(cudaGetDeviceProperties(&properties, static_cast<int>(device)), "query"));
+  int shared_max = 0;
+  SR_TRY(
+      checked(cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, wanted), "query"));
+  SR_TRY(load(reinterpret_cast<const void*>(&prologue)));
   for (const KernelEntry& entry : kernel_list()) {
-    cudaFuncAttributes attributes{};
-    const cudaError_t loaded = cudaFuncGetAttributes(&attributes, entry.kernel);
-    if (loaded == cudaErrorNoKernelImageForDevice || loaded == cudaErrorInvalidDeviceFunction) {
-      cudaGetLastError();
-      return wrong_architecture(properties);
-    }
-    SR_TRY(checked(loaded, "load"));
-    if (entry.shared_bytes > properties.sharedMemPerBlockOptin) continue;  // pick_kernel leaves it out
+    SR_TRY(load(entry.kernel));
+    if (entry.shared_bytes > static_cast<std::size_t>(shared_max)) continue;  // pick_kernel leaves it out
     SR_TRY(checked(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(entry.shared_bytes)),
                    "load"));

@@ -8,9 +8,13 @@
 #include "sealring/base/result.h"
 #include "sealring/base/secret.h"
 #include "sealring/device/cuda/kernel_list.h"
+#include "sealring/device/cuda/key_refill.h"
 #include "sealring/device/cuda/key_state.h"
+#include "sealring/device/cuda/verdict.h"
 
 namespace sealring::cuda {
+
+class CudaSlots;
 
 /// The state of one key chain on one device: up to four epochs, counters, verdict. Cleared when destroyed,
 /// which waits for the device. Not thread-safe; the device itself refuses two ops at once (SEQ_REUSE_GUARD).
@@ -26,9 +30,19 @@ class DeviceKeyRing {
   /// Fills the slot epoch mod 4 and sets it live last. The slot must be empty or free. Errors:
   /// INVALID_ARGUMENT (sizes; slot in use), CUDA.
   Result<void> upload(Epoch epoch, const SecretBytes& key, const SecretBytes& iv);
-  /// The device's verdict, by an ordinary copy behind everything enqueued on `stream` (a cudaStream_t) so
-  /// far.
+  /// Hands the chain of keys over: fills the slots that hold none, and then a thread of its own refills each
+  /// slot that the device has freed, also while graphs are replayed or captured. upload() is refused from
+  /// here on. Errors: INVALID_ARGUMENT (a second call), CUDA.
+  Result<void> refill_from(std::unique_ptr<KeySource> source);
+  /// Ends the refilling; what is on the device stays, and KEY_LIMIT follows when it is used up.
+  void stop_refill();
+  /// All epochs below this have been uploaded by the refill.
+  Epoch filled_to() const { return refill_ ? refill_->filled_to() : 0; }
+  /// The first error of this ring's ops, by an ordinary copy behind everything enqueued on `stream` (a
+  /// cudaStream_t) so far, for which it waits. Errors: the ops'; INVALID_ARGUMENT (captured), CUDA.
   Result<void> verdict(void* stream) const;
+  /// The same of the ops that have ended by now: waits for none, on no stream of the caller's.
+  Result<void> verdict_so_far() const;
 
   /// What an op does is in `job` and `numbers`; it joins the order of `stream`. `entry` null: the preferred
   /// kernel. Errors: UNSUPPORTED (no kernel for this job), INVALID_ARGUMENT (alignment), OUT_OF_MEMORY, CUDA.
@@ -46,16 +60,19 @@ class DeviceKeyRing {
  private:
   DeviceKeyRing() = default;
   Result<void> reserve_private_tiles(std::uint64_t bytes);
-  Result<void> upload_gcm_key(Epoch epoch, const SecretBytes& key);
+  Result<void> told(const DeviceVerdict& verdict) const;
 
   Suite suite_ = Suite::chacha20_poly1305;
   unsigned device_ = 0;
   unsigned multiprocessors_ = 1;
   unsigned columns_ = 0;
   std::size_t shared_max_ = 0;
+  bool overlapped_ = false;  ///< a kernel may begin while the one before it ends
   std::uint32_t next_descriptor_ = 0;
   KeyState* state_ = nullptr;
   GcmKey* gcm_keys_ = nullptr;  ///< AES suites: one a slot
+  std::unique_ptr<CudaSlots> slots_;
+  std::unique_ptr<KeyRefill> refill_;  ///< its thread uses slots_
   std::byte* private_tiles_ = nullptr;
   std::uint64_t private_bytes_ = 0;
 };
