@@ -30,7 +30,7 @@ endforeach()
 set(cuda_options -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr
                  -Xcompiler=-fPIC,-Wall,-Wno-unknown-pragmas)
 set(cuda_definitions "-DSEALRING_CUDA_ARCHITECTURES=\"sm_${cuda_names}\"")
-# sealring_nvcc(objects folder gencode sources...): an object a source in build/<folder>; `objects` lists them.
+# sealring_nvcc(objects folder gencode sources...): an object a source in build/<folder>, listed in `objects`.
 function(sealring_nvcc objects folder gencode)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${folder})
   set(made)

@@ -107,8 +107,8 @@ inline Result<unsigned> refill_once(SlotMemory& memory, KeySource& source) {
   return filled;
 }
 
-/// The thread. It ends at the device's verdict and at its own first error; the device then runs out of keys
-/// and says KEY_LIMIT. `memory` outlives it.
+/// The thread. After the device's verdict it takes no more keys, and it ends at its own first error; the
+/// device then runs out of keys and says KEY_LIMIT. `memory` outlives it.
 class KeyRefill {
  public:
   /// The protocol says every 20 ms at least; an epoch lasts 100 ms at least.
