@@ -28,6 +28,8 @@ def backend_of(group):
     devices = sorted(str(device) for device in group._device_types)
     for device in devices:
         backend = group._get_backend(torch.device(device))
+        # TORCH_DISTRIBUTED_DEBUG=DETAIL puts PyTorch's own checks in front.
+        backend = getattr(backend, "wrapped_pg", backend)
         if backend.name().startswith("sealring"):
             return backend
     raise error(101, "describe", "the group is not one of sealring's", 'make it with backend "sealring"')

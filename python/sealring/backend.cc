@@ -62,7 +62,7 @@ SealedBackend::~SealedBackend() {
 }
 
 void SealedBackend::shutdown() {
-  if (getpid() != label_->pid || closed_.exchange(true) || !live_) return;
+  if (label_->process.forked() || closed_.exchange(true) || !live_) return;
   const WithoutGil free_gil;
   log_group("group closed");
   if (!owner_) return;
@@ -133,6 +133,9 @@ SealedBackend::Call::Call(SealedBackend& backend, OpType type, const char* title
                                            backend.seq_++)),
       staging(work->staging) {
   backend.usable(title);
+  // The tensors of a broadcast or a reduction to one rank are not every rank's output.
+  if (type != OpType::BROADCAST && type != OpType::REDUCE && type != OpType::COALESCED)
+    staging.fails_as_one(work->result());
 }
 
 WorkPtr SealedBackend::launch(Call call) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -18,6 +17,7 @@
 #include "python/sealring/torch_store.h"
 #include "python/sealring/torch_tensors.h"
 #include "sealring/base/log.h"
+#include "sealring/base/process_mark.h"
 #include "sealring/collective/communicator.h"
 #include "sealring/session/identity.h"
 
@@ -41,7 +41,7 @@ class ParentOnly {
   ParentOnly(ParentOnly&&) noexcept = default;
   ParentOnly& operator=(ParentOnly&&) noexcept = default;
   ~ParentOnly() {
-    if (object_ && getpid() != pid_) new std::shared_ptr<T>(std::move(object_));  // left alone on purpose
+    if (object_ && process_.forked()) new std::shared_ptr<T>(std::move(object_));  // left alone on purpose
   }
   T* operator->() const { return object_.get(); }
   explicit operator bool() const { return object_ != nullptr; }
@@ -49,7 +49,7 @@ class ParentOnly {
 
  private:
   std::shared_ptr<T> object_;
-  pid_t pid_ = getpid();
+  ProcessMark process_;
 };
 
 struct LiveSession {
@@ -58,7 +58,7 @@ struct LiveSession {
   std::vector<std::int64_t> torch_ranks;  ///< torch's global rank of each session rank
   std::string fingerprint;                ///< of the job key
   bool closed = false;                    ///< guarded by the registry
-  const pid_t pid = getpid();
+  const ProcessMark process;
 };
 
 /// Threads for crypto: the cores that this rank has beyond the one that trains.
@@ -100,7 +100,7 @@ class SessionRegistry {
         return std::find(live->torch_ranks.begin(), live->torch_ranks.end(), rank) != live->torch_ranks.end();
       };
       if (!std::all_of(request.torch_ranks.begin(), request.torch_ranks.end(), has)) continue;
-      if (live->pid == getpid()) return live;
+      if (!live->process.forked()) return live;
       if (!request.is_world)
         return fail(
             Code::forked, "new_group", "this process was forked from the one that made the session",
@@ -117,7 +117,7 @@ class SessionRegistry {
   Result<void> close(LiveSession& live, std::chrono::milliseconds span) {
     {
       const std::lock_guard lock(mutex_);
-      if (std::exchange(live.closed, true) || live.pid != getpid()) return {};
+      if (std::exchange(live.closed, true) || live.process.forked()) return {};
     }
     return live.session->close(Deadline::in(span));
   }
@@ -152,10 +152,16 @@ inline Result<Identity> make_identity(const Environment& env, const std::optiona
   return study ? make_study_identity(key) : make_job_key_identity(key);
 }
 
+/// SEALRING_ON_ERROR=exit: how long a program may live on after its session has ended.
+inline constexpr std::chrono::seconds kExitAfter{10};
+
 inline Result<CommConfig> make_config(const Environment& env, const std::optional<StudySettings>& study,
                                       int rank, int size, std::chrono::milliseconds timeout) {
   CommConfig config;
-  if (size < 1 || size > static_cast<int>(kRanksMax))
+  if (size < 1)
+    return fail(Code::invalid_argument, "config", "PyTorch gave no number of ranks for this group",
+                "start with torchrun, or give init_process_group world_size and rank");
+  if (size > static_cast<int>(kRanksMax))
     return fail(Code::unsupported, "config", std::to_string(size) + " ranks are not supported",
                 "use at most " + std::to_string(kRanksMax));
   config.rank = static_cast<Rank>(rank);
@@ -163,6 +169,7 @@ inline Result<CommConfig> make_config(const Environment& env, const std::optiona
   config.timeout = timeout;
   config.connect_timeout = std::min(timeout, config.connect_timeout);
   config.workers = spare_cores();
+  if (env.on_error == OnError::exit) config.exit_after = kExitAfter;
   if (env.suite) config.suite = *env.suite;
   if (!study) return config;
   config.suite = study->suite;
@@ -180,16 +187,26 @@ inline Result<std::shared_ptr<LiveSession>> open_session(const SessionRequest& r
   harden_process(env.harden);
   SR_TRY(auto config, make_config(env, request.study, request.rank, request.size, request.timeout));
   SR_TRY(auto identity, make_identity(env, request.study, config.world));
+  const std::string key_file = request.study ? request.study->job_key_file : env.job_key_file;
+  const std::string fingerprint = identity.fingerprint;
+  log(LogLevel::info, "session begins",
+      {{"world", std::to_string(config.world)}, {"key", fingerprint}, {"key_file", key_file}});
   const char* master = std::getenv("MASTER_ADDR");
   const TcpConfig tcp{env.socket_ifname, env.port_min, env.port_max, master == nullptr ? "" : master};
   SR_TRY(auto transport, make_tcp_transport(tcp));
   auto live = std::make_shared<LiveSession>();
   live->backend_name = request.backend_name;
   live->torch_ranks = request.torch_ranks;
-  live->fingerprint = identity.fingerprint;
-  SR_TRY(auto session, (Session::connect(config, std::move(identity), std::move(transport),
-                                         make_torch_store(std::move(store), "PyTorch's store"), "sealring")));
-  live->session = ParentOnly<Session>(std::move(session));
+  live->fingerprint = fingerprint;
+  auto session = Session::connect(config, std::move(identity), std::move(transport),
+                                  make_torch_store(std::move(store), "PyTorch's store"), "sealring");
+  if (!session) {
+    Error error = session.error();
+    if (error.code == Code::job_key || error.code == Code::rdv_key)
+      error.what += "; the key of this rank has fingerprint " + fingerprint + " (" + key_file + ")";
+    return fail(std::move(error));
+  }
+  live->session = ParentOnly<Session>(*std::move(session));
   SessionRegistry::instance().add(live);
   return live;
 }

@@ -44,6 +44,15 @@ inline std::optional<DType> native_dtype(at::ScalarType type) {
   }
 }
 
+/// [protocol A.5] NaN for floats, all bits one otherwise, true for bool; of any strides.
+inline void poison(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor one = at::empty({1}, tensor.options());
+  const DType dtype = native_dtype(c10::toRealValueType(tensor.scalar_type())).value_or(DType::u8);
+  sealring::poison(dtype, {static_cast<std::byte*>(one.data_ptr()), one.nbytes()});
+  tensor.detach().copy_(one.expand(tensor.sizes()));
+}
+
 /// What can be seen locally before anything is sent.
 inline void check_tensor(const at::Tensor& tensor, const char* op) {
   if (!tensor.defined()) raise(Code::invalid_argument, op, "an undefined tensor was passed");
@@ -154,13 +163,18 @@ class Staging {
     kept_.push_back(tensor);
     return tensor;
   }
+  /// Of an operation in several parts: when one fails, these are poisoned as a whole.
+  void fails_as_one(std::vector<at::Tensor> outputs) { outputs_ = std::move(outputs); }
   void write_back(at::Tensor to, at::Tensor from) { back_.emplace_back(std::move(to), std::move(from)); }
   /// After the operation, failed or not: a poisoned stand-in poisons the user's tensor.
-  void finish() {
+  void finish(bool failed) {
     const at::NoGradGuard no_grad;
     for (const auto& [to, from] : back_) to.detach().copy_(from);
+    if (failed)
+      for (const at::Tensor& output : outputs_) poison(output);
     back_.clear();
     kept_.clear();
+    outputs_.clear();
   }
 
  private:
@@ -182,7 +196,7 @@ class Staging {
     return first.detach().as_strided({each * static_cast<std::int64_t>(tensors.size())}, {1});
   }
 
-  std::vector<at::Tensor> kept_;
+  std::vector<at::Tensor> kept_, outputs_;
   std::vector<std::pair<at::Tensor, at::Tensor>> back_;
 };
 

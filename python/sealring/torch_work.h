@@ -1,8 +1,6 @@
 // SealedWork: the handle of one operation as PyTorch wants it, and the threads that complete Futures.
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "python/sealring/torch_tensors.h"
+#include "sealring/base/process_mark.h"
 
 namespace sealring::torch_backend {
 
@@ -73,12 +72,12 @@ class CompletionThreads {
 /// What every operation of a group knows of it.
 struct GroupLabel {
   std::string name;  ///< for messages only
-  pid_t pid = getpid();
+  ProcessMark process;
   std::atomic<std::int64_t> timeout_ms{0};
   bool blocking_wait = false;  ///< SEALRING_BLOCKING_WAIT
   void refuse_in_child(const char* op) const {
     // A forked child has a copy of keys and counters: using them would repeat nonces.
-    if (getpid() != pid)
+    if (process.forked())
       raise(Code::forked, op, "this process was forked from the one that made the group '" + name + "'",
             "call collectives in the parent only, or start workers with the spawn method and a group of "
             "their own");
@@ -170,7 +169,7 @@ class SealedWork : public c10d::Work {
   void end_part() {
     if (--parts_ != 0) return;
     try {
-      staging.finish();
+      staging.finish(problem_ != nullptr);
     } catch (const std::exception& problem) {
       note(std::make_exception_ptr(std::runtime_error(problem.what())));
     }

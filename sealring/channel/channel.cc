@@ -325,22 +325,14 @@ Result<void> Channel::recv(const OpInfo& op, const IncomingMove& move, Deadline 
   return builder.run();
 }
 
-Result<Rank> Channel::wait_any(std::uint64_t payload_bytes, Deadline deadline) {
+Result<Rank> Channel::wait_any(std::span<const Rank> from, std::uint64_t payload_bytes, Deadline deadline) {
   std::vector<StreamId> streams;
-  std::vector<Rank> ranks;
-  for (Rank i = 0; i < size(); ++i) {
-    if (i == rank_) continue;
-    streams.push_back(stream(i, Kind::p2p));
-    ranks.push_back(i);
-  }
-  if (streams.empty()) {
-    return fail(Code::invalid_argument, "p2p.recv", "a group of one rank has nobody to receive from");
-  }
+  for (const Rank peer : from) streams.push_back(stream(peer, Kind::p2p));
   // [protocol A.4] from the first pair whose p2p stream has a whole first segment.
   const std::uint64_t first = std::min<std::uint64_t>(payload_bytes, config_.segment_bytes) + kTagBytes;
   SR_TRY(const std::size_t index,
          transport_.wait_readable(streams, static_cast<std::size_t>(first), deadline));
-  return ranks[index];
+  return from[index];
 }
 
 void Channel::wipe_collective() noexcept {

@@ -127,9 +127,10 @@ class Channel {
   /// One point-to-point message; `op.seq` counts per direction.
   Result<void> send(const OpInfo& op, const OutgoingMove& move, Deadline deadline);
   Result<void> recv(const OpInfo& op, const IncomingMove& move, Deadline deadline);
-  /// The group rank whose next message of `bytes` payload has wholly or, when longer, in its first segment
-  /// arrived.
-  Result<Rank> wait_any(std::uint64_t payload_bytes, Deadline deadline);
+  /// The one of `from` (group ranks, not empty) whose next message of `payload_bytes` has wholly or, when
+  /// longer, in its first segment arrived. Reads ahead: nobody else may be receiving from one of them.
+  /// Errors: TIMEOUT, PEER_LOST, ABORTED.
+  Result<Rank> wait_any(std::span<const Rank> from, std::uint64_t payload_bytes, Deadline deadline);
 
   const ChannelCounters& counters() const { return counters_; }
   /// Erase keys, each from the thread that uses them: those of collectives, those of one point-to-point

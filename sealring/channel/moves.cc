@@ -64,7 +64,13 @@ tl::unexpected<Error> at_place(Error error, const RecordContext& context, std::u
     error.rank = reporter;
     error.peer = context.sender;
     error.stage = "data.open";
-    error.what = fmt::format("the tag of {} was not accepted", describe_segment(context, segment));
+    error.what =
+        fmt::format("the authentication tag of {} was not accepted", describe_segment(context, segment));
+    if (context.op == Op::send) {
+      error.next =
+          "it was changed, replayed or lost on its way, or the two ranks named different sizes, types or "
+          "p2p tags: messages between two ranks are received in the order in which they were sent";
+    }
   }
   return fail(std::move(error));
 }
@@ -77,9 +83,11 @@ Result<void> refuse_if_dead(const Verdict& verdict) {
 }  // namespace
 
 std::string describe_segment(const RecordContext& context, std::uint32_t segment) {
-  return fmt::format("{} seq={} step={} segment={}/{} {} x {} from rank {} to {}", to_string(context.op),
-                     context.seq, context.step, segment, context.segments, to_string(context.dtype),
-                     context.elements, context.sender,
+  const std::string op = context.op == Op::send ? fmt::format("send (p2p tag {})", context.tag)
+                                                : std::string(to_string(context.op));
+  return fmt::format("{} seq={} step={} segment={}/{} {} x {} from rank {} to {}", op, context.seq,
+                     context.step, segment, context.segments, to_string(context.dtype), context.elements,
+                     context.sender,
                      context.receiver == kMulticast ? std::string("all") : std::to_string(context.receiver));
 }
 

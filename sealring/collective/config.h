@@ -37,6 +37,9 @@ struct CommConfig {
   std::chrono::milliseconds timeout{1'800'000};        ///< of each operation
   std::chrono::milliseconds connect_timeout{300'000};  ///< of the handshake and the connections
   std::chrono::milliseconds heartbeat{100};
+  /// How long the process may live on after the session died, unless the program closes or destroys the
+  /// session; then the process ends with status 1. Without it, it is never ended.
+  std::optional<std::chrono::milliseconds> exit_after;
   std::optional<Emulation> emulation;  ///< refused unless suite is plain
   unsigned workers = 0;                ///< crypto worker threads a group; 0: in the executor's thread
 

@@ -72,6 +72,7 @@ GroupCommunicator::GroupCommunicator(std::shared_ptr<SessionCore> core, std::uni
           keys, *core_->cipher, *core_->transport, core_->verdict)),
       executor_(*channel_, core_->config.sender_keys),
       timeout_ns_(core_->config.timeout / std::chrono::nanoseconds(1)),
+      inbound_(members_.size()),
       collectives_("sr-collective"),
       death_hook_(core_->add_death_hook([this] { wipe_keys(); })) {}
 
@@ -82,7 +83,9 @@ void GroupCommunicator::wipe_keys() {
     if (peer == rank()) continue;
     for (const bool outgoing : {true, false}) {
       direction(peer, outgoing).thread.issue([this, peer, outgoing] {
+        if (!outgoing) inbound_.take(peer);
         channel_->wipe_direction(peer, outgoing);
+        if (!outgoing) inbound_.release(peer);
       });
     }
   }
@@ -350,23 +353,14 @@ Result<Ticket> GroupCommunicator::send(Tensor data, Rank peer, std::uint32_t tag
   });
 }
 
-void GroupCommunicator::issue_recv(Tensor data, Rank peer, std::uint32_t tag, Deadline deadline,
-                                   TicketPtr ticket) {
-  const std::lock_guard lock(issue_mutex_);
-  Direction& way = direction(peer, false);
-  const OpInfo op{way.seq++,         Op::send, RedOp::none,   data.dtype,
-                  Algorithm::direct, kNoRoot,  data.elements, tag};
-  way.thread.issue([this, op, data, peer, deadline, ticket = std::move(ticket)] {
-    finish(without_exceptions("communicator.run",
-                              [&] {
-                                IncomingMove move;
-                                move.peer = peer;
-                                move.dst = static_cast<std::byte*>(data.data);
-                                move.elements = data.elements;
-                                return channel_->recv(op, move, deadline);
-                              }),
-           data.dtype, memory_of(data), ticket);
-  });
+Result<void> GroupCommunicator::receive(Tensor data, Rank peer, std::uint32_t tag, Deadline deadline) {
+  const OpInfo op{inbound_.next_seq(peer), Op::send, RedOp::none,   data.dtype,
+                  Algorithm::direct,       kNoRoot,  data.elements, tag};
+  IncomingMove move;
+  move.peer = peer;
+  move.dst = static_cast<std::byte*>(data.data);
+  move.elements = data.elements;
+  return channel_->recv(op, move, deadline);
 }
 
 Result<Ticket> GroupCommunicator::recv(Tensor data, Rank peer, std::uint32_t tag) {
@@ -375,30 +369,59 @@ Result<Ticket> GroupCommunicator::recv(Tensor data, Rank peer, std::uint32_t tag
   SR_TRY(check_peer(peer));
   return without_exceptions("communicator.call", [&]() -> Result<Ticket> {
     auto ticket = std::make_shared<TicketState>();
-    issue_recv(data, peer, tag, op_deadline(), ticket);
+    const Deadline deadline = op_deadline();
+    const std::lock_guard lock(issue_mutex_);
+    Direction& way = direction(peer, false);
+    inbound_.announce(peer);
+    way.thread.issue([this, data, peer, tag, deadline, ticket] {
+      inbound_.take_announced(peer);
+      auto result =
+          without_exceptions("communicator.run", [&] { return receive(data, peer, tag, deadline); });
+      inbound_.release(peer);
+      finish(std::move(result), data.dtype, memory_of(data), ticket);
+    });
     return TicketState::ticket_of(ticket);
   });
+}
+
+/// Waits in slices, so that a receive from one peer that is issued meanwhile gets its stream after one of
+/// them.
+Result<Rank> GroupCommunicator::take_source(std::uint64_t bytes, Deadline deadline) {
+  constexpr std::chrono::milliseconds kSlice{2};
+  while (true) {
+    if (core_->verdict.dead()) return fail(*core_->verdict.error());
+    const std::vector<Rank> idle = inbound_.take_idle(rank(), kSlice);
+    if (!idle.empty()) {
+      auto found = without_exceptions("communicator.run", [&] {
+        return channel_->wait_any(idle, bytes, Deadline::in(kSlice).earlier(deadline));
+      });
+      for (const Rank peer : idle) {
+        if (!found || peer != *found) inbound_.release(peer);
+      }
+      if (found || found.error().code != Code::timeout) return found;
+    }
+    if (deadline.expired()) return fail(Code::timeout, "p2p.recv", "no rank has sent anything");
+  }
 }
 
 Result<Ticket> GroupCommunicator::recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source) {
   SR_TRY(core_->check_process());
   SR_TRY(check_tensor(data, "tensor"));
+  if (size() == 1) return bad_argument("a group of one rank has nobody to receive from");
   return without_exceptions("communicator.call", [&]() -> Result<Ticket> {
     auto ticket = std::make_shared<TicketState>();
     const Deadline deadline = op_deadline();
     const std::lock_guard lock(issue_mutex_);
     if (!any_source_) any_source_ = std::make_unique<OpThread>("sr-recv-any");
-    // The thread waits for the receive that it has started, so that a following recv_any cannot pick the same
-    // message.
     any_source_->issue([this, data, tag, deadline, ticket, source = std::move(source)] {
-      const auto begun = without_exceptions("communicator.run", [&]() -> Result<void> {
-        if (core_->verdict.dead()) return fail(*core_->verdict.error());
-        SR_TRY(*source, channel_->wait_any(memory_of(data).size(), deadline));
-        issue_recv(data, *source, tag, deadline, ticket);
-        return {};
+      auto result = without_exceptions("communicator.run", [&]() -> Result<void> {
+        SR_TRY(*source, take_source(memory_of(data).size(), deadline));
+        auto received =
+            without_exceptions("communicator.run", [&] { return receive(data, *source, tag, deadline); });
+        inbound_.release(*source);
+        return received;
       });
-      if (!begun) return finish(begun, data.dtype, memory_of(data), ticket);
-      (void)TicketState::ticket_of(ticket).wait(Deadline::never());
+      finish(std::move(result), data.dtype, memory_of(data), ticket);
     });
     return TicketState::ticket_of(ticket);
   });

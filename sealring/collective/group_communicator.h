@@ -10,6 +10,7 @@
 #include "sealring/channel/channel.h"
 #include "sealring/collective/communicator.h"
 #include "sealring/collective/executor.h"
+#include "sealring/collective/inbound.h"
 #include "sealring/collective/op_thread.h"
 #include "sealring/collective/session_core.h"
 #include "sealring/collective/ticket.h"
@@ -55,7 +56,7 @@ class GroupCommunicator final : public Communicator {
  private:
   struct Direction {
     OpThread thread;
-    std::uint64_t seq = 0;
+    std::uint64_t seq = 0;  ///< of the next message to send
     explicit Direction(std::string name) : thread(std::move(name)) {}
   };
   using TicketPtr = std::shared_ptr<TicketState>;
@@ -72,7 +73,10 @@ class GroupCommunicator final : public Communicator {
   Direction& direction(Rank peer, bool outgoing);
   /// After the session's death: every thread erases the keys that it uses.
   void wipe_keys();
-  void issue_recv(Tensor data, Rank peer, std::uint32_t tag, Deadline deadline, TicketPtr ticket);
+  /// The next message of a peer whose stream is taken.
+  Result<void> receive(Tensor data, Rank peer, std::uint32_t tag, Deadline deadline);
+  /// Waits for a message from any peer and takes that peer's stream.
+  Result<Rank> take_source(std::uint64_t bytes, Deadline deadline);
 
   std::shared_ptr<SessionCore> core_;
   std::unique_ptr<GroupKeys> own_keys_;
@@ -84,6 +88,7 @@ class GroupCommunicator final : public Communicator {
   std::atomic<std::uint64_t> ops_{0};
   std::mutex issue_mutex_;  ///< order of numbering = order of queueing
   std::uint64_t next_seq_ = 0;
+  Inbound inbound_;
   std::map<std::pair<Rank, bool>, std::unique_ptr<Direction>> directions_;
   std::unique_ptr<OpThread> any_source_;
   OpThread collectives_;

@@ -118,6 +118,7 @@ class SessionImpl final : public Session {
   Result<void> close(Deadline deadline) override {
     SR_TRY(core_->check_process());
     if (std::exchange(closed_, true)) return {};
+    core_->closed();
     bool drained = world_ == nullptr || world_->drain(deadline);
     for (const auto& weak : groups_) {
       if (const auto group = weak.lock()) drained = group->drain(deadline) && drained;

@@ -1,7 +1,6 @@
 #include "sealring/collective/session_core.h"
 
-#include <unistd.h>
-
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -11,10 +10,7 @@ namespace sealring {
 
 SessionCore::SessionCore(CommConfig the_config, std::unique_ptr<Transport> the_transport,
                          std::shared_ptr<BulkCipher> the_cipher)
-    : config(std::move(the_config)),
-      transport(std::move(the_transport)),
-      cipher(std::move(the_cipher)),
-      pid_(getpid()) {
+    : config(std::move(the_config)), transport(std::move(the_transport)), cipher(std::move(the_cipher)) {
   verdict.on_death([this](const Error&) {
     transport->abort();
     {
@@ -55,6 +51,13 @@ void SessionCore::teardown_loop() {
   lock.lock();
   torn_down_ = true;
   changed_.notify_all();
+  if (!config.exit_after) return;
+  const auto over = [this] { return closed_ || stopping_; };
+  if (changed_.wait_for(lock, *config.exit_after, over)) return;
+  log(LogLevel::error, "process ended",
+      {{"reason", "its session has ended, and the program neither closed it nor ended by itself"},
+       {"exit_status", std::to_string(kExitStatus)}});
+  std::_Exit(kExitStatus);
 }
 
 void SessionCore::die(Error error) noexcept {
@@ -69,7 +72,13 @@ Error SessionCore::final_error() {
   return *verdict.error();
 }
 
-bool SessionCore::forked() const { return getpid() != pid_; }
+bool SessionCore::forked() const { return process_.forked(); }
+
+void SessionCore::closed() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  changed_.notify_all();
+}
 
 Result<void> SessionCore::check_process() const {
   if (!forked()) return {};

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "sealring/base/process_mark.h"
 #include "sealring/base/verdict.h"
 #include "sealring/collective/config.h"
 #include "sealring/control/control.h"
@@ -29,6 +30,7 @@ namespace sealring {
 class SessionCore {
  public:
   static constexpr std::chrono::milliseconds kTeardownMax{2000};
+  static constexpr int kExitStatus = 1;  ///< of CommConfig::exit_after
 
   SessionCore(CommConfig config, std::unique_ptr<Transport> transport, std::shared_ptr<BulkCipher> cipher);
   ~SessionCore();
@@ -37,6 +39,8 @@ class SessionCore {
   void die(Error error) noexcept;
   /// The first error, with its diagnosis where one was found: waits for the teardown, at most kTeardownMax.
   Error final_error();
+  /// The program has ended the session in order: it is not ended as one that looks away from an error.
+  void closed();
   /// FORKED in a forked child: its copy of keys and counters must never be used.
   Result<void> check_process() const;
   bool forked() const;
@@ -64,14 +68,14 @@ class SessionCore {
  private:
   void teardown_loop();
 
-  const pid_t pid_;
+  const ProcessMark process_;
   std::vector<std::string> addresses_;
   std::mutex hooks_mutex_;
   std::map<HookId, std::function<void()>> hooks_;
   HookId next_hook_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool died_ = false, torn_down_ = false, stopping_ = false;
+  bool died_ = false, torn_down_ = false, closed_ = false, stopping_ = false;
   std::thread teardown_;
 };
 

@@ -25,6 +25,9 @@ KeyChain::KeyChain(SecretBytes root, Suite suite) : chain_(std::move(root)), sui
 
 TrafficKey KeyChain::next() {
   SR_CHECK(!chain_.empty(), "a wiped or moved-from chain was asked for a key");
+  std::byte any{0};
+  for (const std::byte each : chain_.view()) any |= each;
+  SR_CHECK(any != std::byte{0}, "a chain is all zeros: this process is a fork of the one that made it");
   const auto suite_field = be(static_cast<std::uint16_t>(suite_));
   const auto epoch_field = be(next_epoch_);
   TrafficKey out;

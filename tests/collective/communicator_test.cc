@@ -264,6 +264,54 @@ TEST(Communicator, ReceiveFromAnySource) {
   });
 }
 
+TEST(Communicator, ReceivesFromOneAndFromAnySourceDoNotDisturbEachOther) {
+  for (const bool tcp : {false, true}) {
+    for (const std::uint64_t elements : {100ull, 400'000ull}) {
+      JobOptions options;
+      options.world = 3;
+      options.tcp = tcp;
+      LocalJob job(std::move(options));
+      ASSERT_TRUE(job.connected()) << job.first_error();
+      constexpr int kTurns = 20;
+      job.each([&](Rank rank) {
+        Communicator& comm = job.comm(rank);
+        const auto tensor = [](std::vector<float>& data) {
+          return Tensor{data.data(), data.size(), DType::f32};
+        };
+        std::vector<float> go(1), first(elements), any(elements);
+        for (int turn = 0; turn < kTurns; ++turn) {
+          ASSERT_TRUE(run(comm.barrier()));
+          // What is taken from any source comes from rank 2 on even turns, and on odd ones from rank 1, which
+          // sends again after it has got an answer.
+          const Rank second_sender = turn % 2 == 0 ? 2 : 1;
+          if (rank != 0) {
+            std::fill(first.begin(), first.end(), static_cast<float>(10 * rank + turn));
+            if (rank == 1) {
+              ASSERT_TRUE(run(comm.send(tensor(first), 0, 0)));
+              ASSERT_TRUE(run(comm.recv(tensor(go), 0, 0)));
+            }
+            if (rank == second_sender) {
+              ASSERT_TRUE(run(comm.send(tensor(first), 0, 0)));
+            }
+            continue;
+          }
+          auto source = std::make_shared<Rank>(Rank{0});
+          auto from_one = comm.recv(tensor(first), 1, 0);
+          auto from_any = comm.recv_any(tensor(any), 0, source);
+          const auto one = run(std::move(from_one));
+          ASSERT_TRUE(one) << one.error().message();
+          ASSERT_TRUE(run(comm.send(tensor(go), 1, 0)));
+          const auto other = run(std::move(from_any));
+          ASSERT_TRUE(other) << other.error().message();
+          EXPECT_EQ(*source, second_sender);
+          EXPECT_EQ(first.back(), static_cast<float>(10 + turn));
+          EXPECT_EQ(any.back(), static_cast<float>(10 * second_sender + turn));
+        }
+      });
+    }
+  }
+}
+
 TEST(Communicator, SubgroupsHaveKeysOfTheirOwnAndRunBesideTheWorld) {
   JobOptions options;
   options.world = 4;
