@@ -31,9 +31,9 @@ TEST_F(VectorsGpu, PublishedVectorsByThePrimitives) {
 }
 
 TEST_F(VectorsGpu, ChainedGmacBothWays) {
-  for (const std::uint32_t chain : {16u, 256u, 1024u, 4096u, 16384u}) {
-    for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{chain - 1}, chain * 37ull + 5}) {
-      const Record record(Suite::chained_gmac, bytes, chain, random());
+  for (const std::uint64_t chain : {16, 256, 1024, 4096, 16384}) {
+    for (const std::uint64_t bytes : {std::uint64_t{0}, chain - 1, chain * 37 + 5}) {
+      const Record record(Suite::chained_gmac, bytes, static_cast<std::uint32_t>(chain), random());
       SCOPED_TRACE("chain " + std::to_string(chain) + ", " + std::to_string(bytes) + " bytes");
       ASSERT_TRUE(sealed_on_gpu(record, bytes % 16) == record.wire);
       DeviceMemory dst(bytes, 3);
