@@ -186,13 +186,13 @@ Result<Established> establish_world(const HandshakeConfig& config, const Identit
   return out;
 }
 
-Result<std::unique_ptr<GroupKeys>> establish_group(const SessionKeys& session,
-                                                   const std::vector<Rank>& members, Store& store,
-                                                   const std::string& prefix, Deadline deadline) {
-  auto machine = SubgroupHandshake::start(session, members);
-  if (!machine) return give_up(store, prefix, session.rank(), std::move(machine).error(), members);
-  auto done = pump(*machine, store, prefix, session.rank(), members, session.world(), deadline);
-  if (!done) return give_up(store, prefix, session.rank(), std::move(done).error(), members);
+Result<std::unique_ptr<GroupKeys>> establish_group(Result<SubgroupHandshake> machine, Rank me,
+                                                   std::uint16_t world, const std::vector<Rank>& members,
+                                                   Store& store, const std::string& prefix,
+                                                   Deadline deadline) {
+  if (!machine) return give_up(store, prefix, me, std::move(machine).error(), members);
+  auto done = pump(*machine, store, prefix, me, members, world, deadline);
+  if (!done) return give_up(store, prefix, me, std::move(done).error(), members);
   return std::move(*machine).finish();
 }
 

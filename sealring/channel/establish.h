@@ -27,10 +27,12 @@ struct Established {
 Result<Established> establish_world(const HandshakeConfig& config, const Identity& identity, Store& store,
                                     const std::string& prefix, const std::string& address, Deadline deadline);
 
-/// The subgroup exchange. A prefix is for one group; `session` gives the pair secrets.
-Result<std::unique_ptr<GroupKeys>> establish_group(const SessionKeys& session,
-                                                   const std::vector<Rank>& members, Store& store,
-                                                   const std::string& prefix, Deadline deadline);
+/// The subgroup exchange from `machine` on, of rank `me` of `world`. A prefix is for one group. Errors: as
+/// above, and the machine's own.
+Result<std::unique_ptr<GroupKeys>> establish_group(Result<SubgroupHandshake> machine, Rank me,
+                                                   std::uint16_t world, const std::vector<Rank>& members,
+                                                   Store& store, const std::string& prefix,
+                                                   Deadline deadline);
 
 /// Removes what this rank posted. Only after every peer has proved READY (its connections carry keys): an
 /// entry that somebody still waits for must stay.

@@ -62,18 +62,25 @@ class SessionImpl final : public Session {
     core_->adopt(std::move(established.keys), std::move(established.addresses), identity_.description);
     GroupKeys& world_keys = core_->keys->world_group();
     if (config.world > 1) {
-      SR_TRY(core_->transport->open_group(core_->links_for(world_keys, {Kind::ctl, Kind::pair, Kind::p2p}),
-                                          deadline));
+      SR_TRY(const GroupLinks links, core_->with_keys([&]() -> Result<GroupLinks> {
+        return core_->links_for(world_keys, {Kind::ctl, Kind::pair, Kind::p2p});
+      }));
+      SR_TRY(core_->transport->open_group(links, deadline));
       SR_TRY(auto streams, core_->transport->control_streams());
       const ControlConfig control{
           config.rank, config.world, config.heartbeat, std::chrono::milliseconds(0), {}};
-      SR_TRY(auto started, Control::start(control, world_keys, std::move(streams), core_->verdict));
+      SR_TRY(auto started, core_->with_keys([&] {
+        return Control::start(control, world_keys, std::move(streams), core_->verdict);
+      }));
       core_->adopt(std::move(started));
       // Every peer has proved keys by its connection, so every peer is past the handshake: nobody reads these
       // now.
       cleanup(*store, established.prefix, config.rank, config.world);
     }
-    world_ = std::make_shared<GroupCommunicator>(core_, nullptr, world_keys);
+    // From the start of the control plane on, another rank may end the session at any time.
+    SR_TRY(world_, core_->with_keys([&]() -> Result<std::shared_ptr<GroupCommunicator>> {
+      return std::make_shared<GroupCommunicator>(core_, nullptr, world_keys);
+    }));
     setup_ns_ = now_ns() - start_ns;
     log(LogLevel::info, "session ready",
         {{"world", std::to_string(config.world)},
@@ -102,7 +109,9 @@ class SessionImpl final : public Session {
     }
     return without_exceptions("session.split", [&]() -> Result<std::shared_ptr<Communicator>> {
       const Deadline deadline = Deadline::in(config.connect_timeout);
-      SR_TRY(auto keys, establish_group(*core_->keys, members, store, prefix, deadline));
+      auto started = core_->with_keys([&] { return SubgroupHandshake::start(*core_->keys, members); });
+      SR_TRY(auto keys, establish_group(std::move(started), config.rank, config.world, members, store, prefix,
+                                        deadline));
       if (members.size() > 1) {
         SR_TRY(core_->transport->open_group(core_->links_for(*keys, {Kind::pair, Kind::p2p}), deadline));
       }

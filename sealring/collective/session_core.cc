@@ -46,7 +46,10 @@ void SessionCore::teardown_loop() {
   if (!died_) return;
   lock.unlock();
   if (control) control->announce_death(*verdict.error(), Deadline::in(kTeardownMax));
-  if (keys) keys->wipe();
+  {
+    const std::lock_guard keys_lock(keys_mutex_);
+    if (keys) keys->wipe();
+  }
   log(LogLevel::error, "session ended", {{"error", verdict.error()->message()}});
   lock.lock();
   torn_down_ = true;

@@ -49,6 +49,15 @@ class SessionCore {
   void adopt(std::unique_ptr<SessionKeys> keys, std::vector<std::string> addresses, std::string identity);
   void adopt(std::unique_ptr<Control> control);
 
+  /// Runs `body`, which uses `keys` and returns a Result, unless the session has died: keys are not wiped
+  /// meanwhile. It must not wait for anything.
+  template <class Body>
+  std::invoke_result_t<Body> with_keys(Body&& body) {
+    const std::lock_guard lock(keys_mutex_);
+    if (verdict.dead()) return fail(*verdict.error());
+    return std::forward<Body>(body)();
+  }
+
   /// A hook runs once when the session dies, in the thread that found the error; it must not block. After
   /// remove_death_hook it neither runs nor is running.
   using HookId = std::uint64_t;
@@ -70,6 +79,7 @@ class SessionCore {
 
   const ProcessMark process_;
   std::vector<std::string> addresses_;
+  std::mutex keys_mutex_;
   std::mutex hooks_mutex_;
   std::map<HookId, std::function<void()>> hooks_;
   HookId next_hook_ = 0;

@@ -98,5 +98,35 @@ TEST(Session, DifferentSuitesAreToldToASlowRankToo) {
   }
 }
 
+TEST(Session, ADeathWhileOthersStillConnectIsTheirErrorToo) {
+  log_setup("off", -1);
+  const JobKey key = JobKey::generate();
+  const std::shared_ptr<Store> store = make_memory_store();
+  const auto hub = LoopbackHub::make(2);
+  const auto connect = [&](Rank rank, const std::shared_ptr<Store>& mine) {
+    CommConfig config;
+    config.rank = rank;
+    config.world = 2;
+    return Session::connect(config, make_job_key_identity(key), hub->transport(rank), mine, "test");
+  };
+  // Rank 1 is slow at the store, also after its control plane has started: rank 0 ends the session meanwhile.
+  const auto slow = std::make_shared<MortalStore>(store, std::make_shared<std::atomic<bool>>(false),
+                                                  std::chrono::milliseconds(20));
+  Error second;
+  std::thread other([&] {
+    const auto session = connect(1, slow);
+    if (!session) second = session.error();
+  });
+  const auto session = connect(0, store);
+  ASSERT_TRUE(session) << session.error().message();
+  Error death;
+  death.code = Code::data_tag;
+  death.stage = "test";
+  death.what = "made up";
+  (*session)->abort(death);
+  other.join();
+  EXPECT_EQ(second.code, Code::aborted) << second.message();
+}
+
 }  // namespace
 }  // namespace sealring::testing

@@ -76,6 +76,11 @@ def test_different_keys(ranks, tmp_path):
     texts = errors(outcomes)
     assert any("JOB_KEY" in text or "JOB_ID" in text for text in texts), texts
     assert all("SR-E2" in text and "no key was released" in text for text in texts), texts
+    # Each names its own key's fingerprint and file: in the error where it found the difference, and in the log.
+    fingerprints = {outcome.log.split("key=")[1].split()[0] for outcome in outcomes}
+    assert len(fingerprints) == 2, [outcome.log for outcome in outcomes]
+    told = [text for text in texts if "SR-E210" in text]
+    assert any(value in text for value in fingerprints for text in told), (fingerprints, texts)
 
 
 def test_different_suites(ranks):
@@ -203,7 +208,80 @@ def test_ranks_that_disagree(ranks, kind):
         assert all(first.startswith("SR-E") for first, _, _ in results), results
 
 
+def pieces_body(rank, world):
+    init(10.0)
+    sizes = [[4, 4, 4], [4, 4, 5], [4, 4, 4]]  # rank 1's piece for rank 2 is longer than rank 2 expects
+    outputs = [torch.ones(4) for _ in range(world)]
+    try:
+        dist.all_to_all(outputs, [torch.ones(size) for size in sizes[rank]])
+        first = "nothing was raised"
+    except RuntimeError as problem:
+        first = str(problem)
+    return first, [bool(torch.isnan(output).all()) for output in outputs]
+
+
+def test_pieces_fail_as_one(ranks):
+    first, poisoned = ranks.run(3, pieces_body)[2].ok()
+    assert first.startswith("SR-E") and poisoned == [True, True, True], (first, poisoned)
+
+
+def tags_body(rank, world):
+    init(10.0)
+    tensors = [torch.zeros(1), torch.zeros(1)]
+    tags = (1, 2) if rank == 0 else (2, 1)
+    move = dist.isend if rank == 0 else dist.irecv
+    try:
+        for work in [move(tensor, 1 - rank, tag=tag) for tensor, tag in zip(tensors, tags)]:
+            work.wait()
+        return "nothing was raised"
+    except RuntimeError as problem:
+        return str(problem)
+
+
+def test_messages_out_of_order_are_explained(ranks):
+    text = ranks.run(2, tags_body)[1].ok()
+    assert "SR-E602" in text and "p2p tag 2" in text and "in the order in which they were sent" in text, text
+
+
 # --- peers that are lost ---
+
+
+def careless_body(rank, world, seconds):
+    init(5.0)
+    dist.barrier()
+    if rank == 1:
+        os._exit(7)
+    try:
+        dist.all_reduce(torch.ones(4))
+    except RuntimeError:
+        pass
+    time.sleep(seconds)  # the program goes on as if nothing had been
+    return "alive"
+
+
+@pytest.mark.parametrize("choice", ["exit", "raise", "closed"])
+def test_a_program_that_ignores_the_end_of_its_session(ranks, choice):
+    """SEALRING_ON_ERROR=exit ends it after 10 s; not if it closes the session, nor with raise."""
+    environment = {"SEALRING_ON_ERROR": "raise" if choice == "raise" else "exit"}
+    body = closing_body if choice == "closed" else careless_body
+    outcome = ranks.run(2, body, 13.0, env=environment)[0]
+    if choice == "exit":
+        assert outcome.exit_code == 1 and outcome.value is None, outcome
+        assert "process ended" in outcome.log, outcome.log
+    else:
+        assert outcome.ok() == "alive"
+
+
+def closing_body(rank, world, seconds):
+    init(5.0)
+    dist.barrier()
+    if rank == 1:
+        os._exit(7)
+    with pytest.raises(RuntimeError):
+        dist.all_reduce(torch.ones(4))
+    dist.destroy_process_group()
+    time.sleep(seconds)
+    return "alive"
 
 
 def killed_body(rank, world, path):

@@ -78,7 +78,9 @@ def refused(make):
 
 def test_require_refuses_every_other_group_and_names_the_line(key_file, tmp_path):
     script = tmp_path / "job.py"
-    script.write_text(ONE_RANK + """
+    script.write_text(
+        ONE_RANK
+        + """
 import torch.distributed.distributed_c10d as c10d
 sealring.require()
 sealring.require()
@@ -97,7 +99,8 @@ dist.all_reduce(tensor, group=group)
 from sealring import study_backend
 refused(lambda: study_backend.register(job_key_file="x"))
 print("end")
-""")
+"""
+    )
     lines = script.read_text().splitlines()
     result = subprocess.run(
         [sys.executable, str(script), str(free_port())],
@@ -131,9 +134,10 @@ def test_detail_debugging_is_refused_under_require_and_warned_of_without(key_fil
     assert result.returncode == 0 and "unset TORCH_DISTRIBUTED_DEBUG" in result.stdout, (
         result.stdout + result.stderr
     )
-    code = ONE_RANK + 'dist.init_process_group("sealring"); dist.barrier(); print("end")'
+    code = ONE_RANK + 'dist.init_process_group("sealring"); dist.barrier(); print(sealring.describe(), "end")'
     result = python(code, str(free_port()), **detail)
     assert result.returncode == 0 and "helper group of Gloo" in result.stderr, result.stdout + result.stderr
+    assert "suite aes-256-gcm" in result.stdout, result.stdout
 
 
 # --- run ---
@@ -269,9 +273,9 @@ def test_another_torch_is_named(tmp_path, key_file):
     folder = installed_copy(tmp_path / "site", torch_version="2.99.0")
     result = python(WITHOUT_IMPORT, str(free_port()), PYTHONPATH=folder, SEALRING_JOB_KEY_FILE=key_file)
     wanted = f"built for torch 2.99.0, found torch {torch.__version__}"
-    assert (
-        result.returncode == 0 and wanted in result.stdout and "reinstall with" in result.stdout
-    ), result.stderr
+    assert result.returncode == 0 and wanted in result.stdout and "reinstall with" in result.stdout, (
+        result.stderr
+    )
     result = python("import sealring", PYTHONPATH=folder, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert result.returncode == 1 and wanted in result.stderr and "ImportError" in result.stderr
 
