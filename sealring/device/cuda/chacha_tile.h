@@ -32,11 +32,4 @@ SR_HOST_DEVICE inline poly1305::Columns columns_of(const poly1305::Number& numbe
   return out;
 }
 
-/// Byte b of a tag.
-SR_HOST_DEVICE inline std::uint32_t byte_of(const Chunk& chunk, int b) {
-  const std::uint32_t word =
-      b < 8 ? (b < 4 ? chunk.words[0] : chunk.words[1]) : (b < 12 ? chunk.words[2] : chunk.words[3]);
-  return (word >> (8 * (b & 3))) & 0xFFu;
-}
-
 }  // namespace sealring::cuda
