@@ -456,8 +456,13 @@ struct ChachaBody {
       const Number* const sums = shared.sums[segment.parity()];
       poly1305::Columns workers{};
       add_number(workers, sums[lane]);
-      for (int worker = 1; worker < kWorkers; ++worker)
-        add_product(workers, sums[worker * kLanes + lane], multiplier_of(prep.worker[worker]));
+      // The others had no tile, but for the one with the AAD.
+      const int active = static_cast<int>(segment.shape.tiles) + 1;
+#pragma unroll
+      for (int worker = 1; worker < kWorkers; ++worker) {
+        if (worker < active)
+          add_product(workers, sums[worker * kLanes + lane], multiplier_of(prep.worker[worker]));
+      }
       // The last chunk of lane 31 has the tail and the lengths behind it.
       const int exponent = 33 - lane + static_cast<int>(segment.shape.tail_chunks);
       const Number weight = multiply(prep.low[(exponent - 1) & 7], prep.high[(exponent - 1) >> 3]);
@@ -506,19 +511,21 @@ struct ChachaBody {
                                            Column column, std::uint32_t count, std::uint32_t first) {
     warp.step([&](int lane) {
       const std::uint32_t i = first + static_cast<std::uint32_t>(lane);
-      if (lane < kBatch && i < count)
+      if (lane < kBatch && i < count && i > 0)  // the very first one is prepared by begin()
         prepare_segment<kWorkers>(key, op, column.index + i * column.count, prep_of(shared, i));
     });
   }
 
-  // Before the first segment: its preparation, and meanwhile its first keystream.
+  // Before the first segment: its preparation, and meanwhile its first keystream. The rest of its batch is
+  // prepared in phase 0.
   template <class Block>
   SR_HOST_DEVICE static void begin(Block& block, Shared& shared, const SegmentJob& job, const OpView& op,
                                    const KeyWords& key, Column column, std::uint32_t count) {
     block.phase([&](typename Block::Warp& warp) {
       const int worker = warp.index();
       if (worker == kPreparer) {
-        prepare_batch(warp, shared, op, key, column, count, 0);
+        if (count > 0)
+          prepare_together<kWorkers>(warp, key, op, column.index, shared.sums[0], prep_of(shared, 0));
       } else if (worker == kFinisher) {
         warp.step([&](int lane) {
           if (lane == 0) shared.bad = BadTag{};
@@ -556,6 +563,8 @@ struct ChachaBody {
       } else if (warp.index() == kFinisher) {
         if (kDepth == 2 && i >= 1 && i <= count)
           finish_segment(warp, shared, job, segment_of(job, column, i - 1));
+      } else if (i == 0) {
+        prepare_batch(warp, shared, op, key, column, count, 0);
       }
     });
     if (kDepth == 2 || i >= count) return;
