@@ -17,13 +17,31 @@
 
 #include <cstddef>
 
-#include "sealring/device/cuda/chacha_config.h"
 #include "sealring/device/cuda/chacha_prepare.h"
 #include "sealring/device/cuda/chacha_tile.h"
 #include "sealring/device/cuda/combine.h"
+#include "sealring/device/cuda/kernel_list.h"
 #include "sealring/device/cuda/user_memory.h"
 
 namespace sealring::cuda {
+
+/// The choices of one kernel. kTile: bytes of the largest segment whose plaintext waits in shared memory
+/// (open); 0: it waits in job.private_tiles (memory of this process on the device), 2 * segment_bytes a
+/// column.
+template <Direction kDirectionOf, int kWorkersOf, int kBlocksOf, std::uint32_t kTileOf,
+          CombineKind kCombineOf, int kDepthOf = 2, int kUnrollOf = 2, int kProductsOf = 0>
+struct ChachaConfig {
+  static constexpr Direction kDirection = kDirectionOf;
+  static constexpr int kWorkers = kWorkersOf;
+  static constexpr int kBlocks =
+      kBlocksOf;  ///< resident on a multiprocessor: limits registers and shared memory
+  static constexpr std::uint32_t kTile = kTileOf;
+  static constexpr CombineKind kCombine = kCombineOf;
+  static constexpr int kUnroll = kUnrollOf;      ///< of ChaCha's double rounds
+  static constexpr int kProducts = kProductsOf;  ///< of four quarter rounds: rotations by a product
+  static constexpr int kDepth = kDepthOf;        ///< segments in flight in a block
+  static constexpr int kBatch = kDirection == Direction::seal ? 16 : 8;  ///< segments prepared at once
+};
 
 template <class Config>
 struct ChachaBody {
@@ -216,15 +234,7 @@ struct ChachaBody {
         chacha20::keystream<Config::kUnroll, Config::kProducts>(key.key, nonce.words, counter);
     put_stream(block, lane, stream);
   }
-  /// Whether a whole tile of a misaligned tensor can be read by aligned chunks, which reach out of it.
-  SR_HOST_DEVICE static bool inside(const SegmentJob& job, const Segment& segment, std::uint32_t tile) {
-    const std::uint64_t begin = segment.place.payload + std::uint64_t{tile} * kTileBytes -
-                                std::uint64_t{segment.shape.pad_rows} * kRowBytes;
-    return begin >= 16 && begin + kTileBytes + 16 <= payload_bytes_of(job);
-  }
-
-  // kShifted: a whole tile of a misaligned tensor, see inside().
-  template <bool kPlain, bool kShifted, class Warp>
+  template <bool kPlain, class Warp>
   SR_HOST_DEVICE static void work_on_tile(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
                                           const KeyWords& key, const NonceWords& nonce, Column column,
                                           const Segment& segment, std::uint32_t tile, bool streamed,
@@ -232,16 +242,8 @@ struct ChachaBody {
     const int worker = warp.index();
     Chunk* const stream = transposed(shared, segment, worker, tile);
     warp.step([&](int lane) {
-      if constexpr (kShifted) {
-        const int chunk = chunk_of(segment, static_cast<int>(tile), lane, 0);
-        stream_and_load_shifted<Config::kUnroll, Config::kProducts>(
-            key, nonce, tile * kLanes + static_cast<std::uint32_t>(lane) - segment.shape.pad_rows + 1,
-            job.plaintext + segment.place.payload + 16 * static_cast<std::int64_t>(chunk), lane,
-            registers.data[lane].chunk, stream);
-      } else {
-        load_tile<kPlain>(warp, job, segment, tile, lane, registers.data[lane].chunk);
-        if (!streamed) stream_tile(warp, key, nonce, segment, tile, lane, stream);
-      }
+      load_tile<kPlain>(warp, job, segment, tile, lane, registers.data[lane].chunk);
+      if (!streamed) stream_tile(warp, key, nonce, segment, tile, lane, stream);
     });
     Chunk* const plain = kOpen ? waiting(shared, job, column, segment, worker, tile) : nullptr;
     warp.step([&](int lane) {
@@ -275,17 +277,10 @@ struct ChachaBody {
     });
     for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles;
          tile += kWorkers) {
-      const bool whole = tile > 0 || segment.shape.pad_rows == 0;
-      const auto work = [&]<bool kPlain, bool kShifted>() {
-        work_on_tile<kPlain, kShifted>(warp, shared, job, op, key, nonce, column, segment, tile, streamed,
-                                       registers);
-      };
-      if (aligned && whole)
-        work.template operator()<true, false>();
-      else if (!kOpen && whole && !streamed && inside(job, segment, tile))
-        work.template operator()<true, !kOpen>();
+      if (aligned && (tile > 0 || segment.shape.pad_rows == 0))
+        work_on_tile<true>(warp, shared, job, op, key, nonce, column, segment, tile, streamed, registers);
       else
-        work.template operator()<false, false>();
+        work_on_tile<false>(warp, shared, job, op, key, nonce, column, segment, tile, streamed, registers);
       streamed = false;
     }
     put_sum(warp, shared, segment, registers);
@@ -371,7 +366,11 @@ struct ChachaBody {
       std::byte* const wire = job.wire + segment.place.wire + behind;
       Chunk in{};
       if constexpr (kOpen) {
-        in = window_bytes(warp, wire, bytes);
+        for (std::uint32_t b = 0; b < bytes; ++b) {
+          const std::uint32_t value = warp.window_byte(wire + b) << (8 * (b % 4));
+#pragma unroll
+          for (std::uint32_t w = 0; w < 4; ++w) in.words[w] |= w == b / 4 ? value : 0u;
+        }
       } else {
         in = load_bytes(job.plaintext + segment.place.payload + behind, bytes);
       }

@@ -2,8 +2,7 @@
 // memory, and conversions.
 #pragma once
 
-#include "sealring/device/cuda/segment_job.h"
-#include "sealring/device/cuda/user_memory.h"
+#include "sealring/device/cuda/block.h"
 #include "sealring/primitives/chacha20.h"
 #include "sealring/primitives/poly1305.h"
 
@@ -25,32 +24,6 @@ SR_HOST_DEVICE inline void put_stream(const chacha20::Block& block, int lane, Ch
     stream[row_slot(lane, c)] =
         Chunk{{block.words[4 * c], block.words[4 * c + 1], block.words[4 * c + 2], block.words[4 * c + 3]}};
   }
-}
-
-/// The keystream of a row to its places, and a lane's four chunks of misaligned memory, `at` being the first:
-/// two aligned ones for each. One half of them is on its way during the first rounds, the other meanwhile the
-/// others are done, so that nobody waits and the registers hold one half.
-template <int kUnroll, int kProducts>
-SR_HOST_DEVICE inline void stream_and_load_shifted(const KeyWords& key, const NonceWords& nonce,
-                                                   std::uint32_t counter, const std::byte* at, int lane,
-                                                   Chunk (&data)[4], Chunk* stream) {
-  const std::uint32_t shift = misalignment(at);
-  const std::byte* const from = at - shift;
-  chacha20::Block block = chacha20::begin(key.key, nonce.words, counter);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    Chunk low[2], high[2];
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      low[c] = load_aligned(from + (2 * half + c) * kLanes * 16);
-      high[c] = load_aligned(from + (2 * half + c) * kLanes * 16 + 16);
-    }
-    chacha20::double_rounds<kUnroll, kProducts>(block, half == 0 ? 4 : 6);
-#pragma unroll
-    for (int c = 0; c < 2; ++c) data[2 * half + c] = funnel(low[c], high[c], shift);
-  }
-  chacha20::end<false>(block, key.key, nonce.words, counter);
-  put_stream(block, lane, stream);
 }
 
 SR_HOST_DEVICE inline poly1305::Columns columns_of(const poly1305::Number& number) {

@@ -90,18 +90,6 @@ SR_HOST_DEVICE inline std::uint32_t byte_swapped(std::uint32_t x) {
   return (x >> 24) | ((x >> 8) & 0xFF00u) | ((x << 8) & 0xFF0000u) | (x << 24);
 }
 
-/// `bytes` (0..16) bytes of a window, one by one, zeros behind.
-template <class Warp>
-SR_HOST_DEVICE inline Chunk window_bytes(Warp& warp, const std::byte* at, std::uint32_t bytes) {
-  Chunk out{};
-  for (std::uint32_t b = 0; b < bytes; ++b) {
-    const std::uint32_t value = warp.window_byte(at + b) << (8 * (b % 4));
-#pragma unroll
-    for (std::uint32_t w = 0; w < 4; ++w) out.words[w] |= w == b / 4 ? value : 0u;
-  }
-  return out;
-}
-
 /// Byte b of a chunk.
 SR_HOST_DEVICE inline std::uint32_t byte_of(const Chunk& chunk, int b) {
   const std::uint32_t word =
