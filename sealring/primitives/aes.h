@@ -127,7 +127,23 @@ SR_HOST_DEVICE inline Block last_round(const Block& in, const std::uint32_t* key
   return out;
 }
 
-/// Rounds `first` to the last of kBlocks blocks side by side, in place. `keys` is aligned to 16 bytes.
+/// Rounds `first` to `end` - 1, none of which may be the last one, of kBlocks blocks side by side, in place.
+/// `keys` is aligned to 16 bytes.
+#if defined(__CUDACC__)
+#pragma nv_exec_check_disable  // a Lookup may be of the host alone
+#endif
+template <int kBlocks, class Lookup>
+SR_HOST_DEVICE inline void full_rounds(std::uint32_t first, std::uint32_t end, Block (&blocks)[kBlocks],
+                                       const std::uint32_t* keys, const Lookup& tables) {
+#pragma unroll 1
+  for (std::uint32_t round = first; round < end; ++round) {
+    const RoundKey key = *reinterpret_cast<const RoundKey*>(keys + 4 * round);
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) blocks[b] = full_round(blocks[b], key.words, tables);
+  }
+}
+
+/// Rounds `first` to the last.
 #if defined(__CUDACC__)
 #pragma nv_exec_check_disable  // a Lookup may be of the host alone
 #endif
@@ -135,12 +151,7 @@ template <int kBlocks, class Lookup>
 SR_HOST_DEVICE inline void rounds_from(std::uint32_t first, Block (&blocks)[kBlocks],
                                        const std::uint32_t* keys, std::uint32_t rounds,
                                        const Lookup& tables) {
-#pragma unroll 1
-  for (std::uint32_t round = first; round < rounds; ++round) {
-    const RoundKey key = *reinterpret_cast<const RoundKey*>(keys + 4 * round);
-#pragma unroll
-    for (int b = 0; b < kBlocks; ++b) blocks[b] = full_round(blocks[b], key.words, tables);
-  }
+  full_rounds(first, rounds, blocks, keys, tables);
   const RoundKey last = *reinterpret_cast<const RoundKey*>(keys + 4 * rounds);
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) blocks[b] = last_round(blocks[b], last.words, tables);

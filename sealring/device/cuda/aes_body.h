@@ -2,10 +2,12 @@
 //
 // A block is 16 warps that encrypt and four that finish, which share the work of a segment over two phases:
 // everything they do waits for the shared memory that encryption saturates. In phase i of a column the
-// workers combine segment i-3 (open), then encrypt or decrypt segment i and evaluate their part of its GHASH.
+// workers combine segment i-4 (open) and encrypt or decrypt segment i. GHASH of a tile is evaluated between
+// the rounds of the worker's next tile, that of a segment's last tile between those of the next segment's
+// first: so it never stands alone behind a barrier that all warps reach together.
 //
-// Meanwhile each finisher adds up a quarter of the columns of the rows of segment i-1. Besides, one writes
-// (seal) or checks (open) the tag of segment i-2, one multiplies AAD and lengths of i-1, and two prepare the
+// Meanwhile each finisher adds up a quarter of the columns of the rows of segment i-2. Besides, one writes
+// (seal) or checks (open) the tag of segment i-3, one multiplies AAD and lengths of i-2, and two prepare the
 // segments to come.
 //
 // AES is bound by lookups in shared memory (four tables, a copy a lane), so GHASH is on the tensor cores
@@ -18,6 +20,7 @@
 #include <cstddef>
 
 #include "sealring/device/cuda/aes_ghash.h"
+#include "sealring/device/cuda/aes_tile.h"
 #include "sealring/device/cuda/combine.h"
 #include "sealring/device/cuda/kernel_list.h"
 #include "sealring/device/cuda/user_memory.h"
@@ -25,11 +28,12 @@
 namespace sealring::cuda {
 
 /// The choices of one kernel. open: plaintext waits in job.private_tiles, kDepth times
-/// private_bytes(segment_bytes) a column.
-template <Direction kDirectionOf, CombineKind kCombineOf>
+/// private_bytes(segment_bytes) a column. kFuse: accepted tiles are combined between the rounds of others.
+template <Direction kDirectionOf, CombineKind kCombineOf, bool kFuseOf = true>
 struct AesConfig {
   static constexpr Direction kDirection = kDirectionOf;
   static constexpr CombineKind kCombine = kCombineOf;
+  static constexpr bool kFuse = kFuseOf;
 };
 
 template <class Config>
@@ -39,23 +43,25 @@ struct AesBody {
   static constexpr int kFinishers = kFinishGroups;
   static constexpr int kThreads = (kWorkers + kFinishers) * kLanes;
   static constexpr int kBlocks = 1;
-  static constexpr std::uint32_t kDepth = 3;                        ///< open: segments whose plaintext waits
+  static constexpr std::uint32_t kDepth = 4;                        ///< open: segments whose plaintext waits
   static constexpr std::uint32_t kStep = kWorkers * kGcmTileBytes;  ///< what all workers do at once
   static constexpr std::uint32_t kStored = kStep / 16;
   static constexpr std::uint32_t kPhasesBehind =
-      kOpen ? kDepth : 2;                               ///< after the last segment was encrypted
+      kOpen ? kDepth : 3;                               ///< after the last segment was encrypted
   static constexpr int kExtras = kAadChunks + 1;        ///< blocks of AAD, and the lengths
   static constexpr std::uint32_t kGroups = 2 * kLanes;  ///< counter groups that are prepared of a segment
+  static constexpr std::uint32_t kHashRounds = 4;       ///< rounds 3 .. 6 have GHASH between them
+  static constexpr std::uint32_t kCombineRounds = 2;    ///< and these the tensor's words on their way (open)
 
   struct Shared {
     AesTables tables;       ///< first: its address is part of the code
     Chunk stored[kStored];  ///< ciphertext of the tiles in work
     MatrixPair step[2];
-    Chunk rows[2][kWorkers][kGcmRows];  ///< GHASH's rows of each warp
-    Chunk sums[2][kGcmRows];            ///< of all warps
-    ghash::Element extras[2][kExtras];  ///< AAD and lengths, times their powers
-    Chunk masks[2][kLanes];             ///< E(K, J0) of 32 segments
-    Chunk groups_two[2][kGroups];       ///< of a segment's counters by 256, see aes::CounterGroup
+    Chunk rows[3][kWorkers][kGcmRows];       ///< GHASH's rows of each warp: in work, made, being added up
+    Chunk sums[2][kFinishGroups][kGcmRows];  ///< of all warps, the bits of each finisher
+    ghash::Element extras[2][kExtras];       ///< AAD and lengths, times their powers
+    Chunk masks[2][kLanes];                  ///< E(K, J0) of 32 segments
+    Chunk groups_two[2][kGroups];            ///< of a segment's counters by 256, see aes::CounterGroup
     std::uint32_t groups_one[2][kGroups];
     alignas(16) std::uint32_t round_keys[60];
     ghash::Element extra_powers[kExtras];
@@ -112,59 +118,12 @@ struct AesBody {
   SR_HOST_DEVICE static constexpr std::uint64_t private_bytes(std::uint32_t segment_bytes) {
     return (static_cast<std::uint64_t>(segment_bytes) + kStep - 1) / kStep * kStep;
   }
-  /// Bytes of the chunk that begins at `begin`: 16, fewer at the end, 0 behind it.
-  SR_HOST_DEVICE static std::uint32_t chunk_bytes(const Segment& segment, std::uint64_t begin) {
-    if (begin >= segment.place.payload_bytes) return 0;
-    const auto left = static_cast<std::uint32_t>(segment.place.payload_bytes - begin);
-    return left < 16 ? left : 16;
-  }
-
-  struct Row {
-    Chunk chunk[4];
+  template <class Warp>
+  struct Registers {
+    typename Warp::template Lanes<AesStream> stream;
+    typename Warp::template Lanes<AesRow> row;
+    TileHash<Warp> hash;
   };
-
-  template <class Warp>
-  SR_HOST_DEVICE static Chunk load_chunk(Warp& warp, const SegmentJob& job, const Segment& segment,
-                                         std::uint64_t begin, std::uint32_t bytes) {
-    Chunk out{};
-    if constexpr (kOpen) {
-      const std::byte* const from = job.wire + segment.place.wire + begin;
-      if (bytes == 16) return warp.window_chunk(from);
-      for (std::uint32_t b = 0; b < bytes; ++b) {
-        const std::uint32_t value = warp.window_byte(from + b) << (8 * (b % 4));
-#pragma unroll
-        for (std::uint32_t w = 0; w < 4; ++w) out.words[w] |= w == b / 4 ? value : 0u;
-      }
-      return out;
-    } else {
-      const std::byte* const from = job.plaintext + segment.place.payload + begin;
-      if (bytes == 16) return load_any(ConstUserMemory{job.plaintext, payload_bytes_of(job)}, from);
-      return load_bytes(from, bytes);
-    }
-  }
-
-  // Four chunks a lane of a tile, from the tensor (seal) or the window (open).
-  template <class Warp>
-  SR_HOST_DEVICE static void load_row(Warp& warp, const SegmentJob& job, const Segment& segment,
-                                      std::uint32_t tile, int lane, Row& row) {
-    const std::uint64_t begin = std::uint64_t{tile} * kGcmTileBytes + static_cast<std::uint32_t>(lane) * 16;
-    constexpr std::uint32_t kApart = 16 * kLanes;
-    if (std::uint64_t{tile + 1} * kGcmTileBytes <= segment.place.payload_bytes) {
-      const std::byte* const from =
-          kOpen ? job.wire + segment.place.wire + begin : job.plaintext + segment.place.payload + begin;
-      if (kOpen || misalignment(from) == 0) {
-#pragma unroll
-        for (std::uint32_t c = 0; c < 4; ++c)
-          row.chunk[c] = kOpen ? warp.window_chunk(from + c * kApart) : load_aligned(from + c * kApart);
-        return;
-      }
-    }
-#pragma unroll
-    for (std::uint32_t c = 0; c < 4; ++c) {
-      const std::uint64_t at = begin + c * kApart;
-      row.chunk[c] = load_chunk(warp, job, segment, at, chunk_bytes(segment, at));
-    }
-  }
 
   SR_HOST_DEVICE static aes::Block counter_block(const NonceWords& nonce, std::uint32_t counter) {
     return aes::Block{{nonce.words[0], nonce.words[1], nonce.words[2], ghash::swapped(counter)}};
@@ -199,12 +158,9 @@ struct AesBody {
     }
   }
 
-  // Encrypts or decrypts a loaded row: ciphertext to `stage` and (seal) to the wire, plaintext (open) to
-  // `row`.
-  SR_HOST_DEVICE static void cipher_row(const Shared& shared, const SegmentJob& job, const Segment& segment,
-                                        const NonceWords& nonce, std::uint32_t tile, int lane, Row& row,
-                                        Chunk* stage) {
-    aes::Block stream[4];
+  // The counter blocks of a lane's row after two rounds.
+  SR_HOST_DEVICE static void begin_row(const Shared& shared, const Segment& segment, const NonceWords& nonce,
+                                       std::uint32_t tile, int lane, AesStream& stream) {
     const LaneTables tables(shared.tables, lane);
     // [SP 800-38D §7.1] inc32(J0) is the first counter: J0 ends in 1, so the data begins with 2, and only the
     // last two blocks of a tile may belong to another group than the first ones.
@@ -213,65 +169,146 @@ struct AesBody {
     const aes::CounterGroup last = group_of(shared, segment, nonce, counter + 3 * kLanes, tables);
 #pragma unroll
     for (std::uint32_t c = 0; c < 4; ++c)
-      stream[c] = aes::after_two_rounds(c < 3 ? first : last, (counter + c * kLanes) << 24, shared.round_keys,
-                                        tables);
-    aes::rounds_from(3, stream, shared.round_keys, shared.rounds, tables);
-    const std::uint64_t begin = std::uint64_t{tile} * kGcmTileBytes + static_cast<std::uint32_t>(lane) * 16;
+      stream.block[c] = aes::after_two_rounds(c < 3 ? first : last, (counter + c * kLanes) << 24,
+                                              shared.round_keys, tables);
+  }
+
+  // Some rounds of a tile, none of them the last.
+  template <class Warp>
+  SR_HOST_DEVICE static void rounds_of(Warp& warp, const Shared& shared, std::uint32_t first,
+                                       std::uint32_t end, Registers<Warp>& registers) {
+    warp.each([&](int lane) {
+      aes::full_rounds(first, end, registers.stream[lane].block, shared.round_keys,
+                       LaneTables(shared.tables, lane));
+    });
+  }
+
+  // Rounds 3 to 6 of a tile, and between them GHASH of the tile before it, whose ciphertext is in `stage`.
+  template <class Warp>
+  SR_HOST_DEVICE static void rounds_and_hash(Warp& warp, const Shared& shared, const Chunk* stage,
+                                             Registers<Warp>& registers) {
+    constexpr std::uint32_t kPairs = kTilePairs / kHashRounds;
+    begin_tile(warp, stage, registers.hash);
+#pragma unroll 1
+    for (std::uint32_t round = 0; round < kHashRounds; ++round) {
+      warp.each([&](int lane) {
+        const LaneTables tables(shared.tables, lane);
+        const aes::RoundKey key =
+            *reinterpret_cast<const aes::RoundKey*>(shared.round_keys + 4 * (3 + round));
 #pragma unroll
-    for (std::uint32_t c = 0; c < 4; ++c) {
-      const std::uint64_t at = begin + c * 16 * kLanes;
-      const std::uint32_t bytes = chunk_bytes(segment, at);
-      const std::uint32_t(&words)[4] = stream[c].words;
-      const Chunk out = row.chunk[c] ^ Chunk {
-        { words[0], words[1], words[2], words[3] }
-      };
-      if constexpr (kOpen) {
-        stage[c * kLanes + static_cast<std::uint32_t>(lane)] = row.chunk[c];
-        row.chunk[c] = out;
-      } else {
-        std::byte* const to = job.wire + segment.place.wire + at;
-        Chunk sealed = out;
-        if (bytes == 16) {
-          store_aligned(to, out);
-        } else {
-          sealed = truncated(out, bytes);
-          store_bytes(to, out, bytes);
+        for (aes::Block& block : registers.stream[lane].block)
+          block = aes::full_round(block, key.words, tables);
+      });
+#pragma unroll
+      for (std::uint32_t pair = 0; pair < kPairs; ++pair)
+        absorb_pair(warp, shared.step, round * kPairs + pair, registers.hash);
+    }
+    end_tile(warp, stage, registers.hash);
+  }
+
+  // Two rounds, during each of which one half of an accepted tile's words is on its way from the tensor and
+  // from where its plaintext waits.
+  template <class Warp>
+  SR_HOST_DEVICE static void rounds_and_combine(Warp& warp, const Shared& shared, const SegmentJob& job,
+                                                const Segment& old, std::uint32_t tile, const Chunk* plain,
+                                                Registers<Warp>& registers) {
+    struct Half {
+      Chunk mine[2], accepted[2];
+    };
+    typename Warp::template Lanes<Half> half;
+    const std::uint64_t origin = old.place.payload + std::uint64_t{tile} * kGcmTileBytes;
+#pragma unroll 1
+    for (std::uint32_t part = 0; part < kCombineRounds; ++part) {
+      const std::uint32_t first_chunk = 2 * part * kLanes;
+      const std::uint64_t at = origin + 16 * first_chunk;
+      warp.each([&](int lane) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const std::uint32_t slot = static_cast<std::uint32_t>(c * kLanes + lane);
+          half[lane].accepted[c] = plain[first_chunk + slot];
+          if (Config::kCombine != CombineKind::replace)
+            half[lane].mine[c] = load_aligned(job.combine.local + at + slot * 16);
         }
-        stage[c * kLanes + static_cast<std::uint32_t>(lane)] = sealed;
-      }
+      });
+      rounds_of(warp, shared, 3 + kHashRounds + part, 4 + kHashRounds + part, registers);
+      warp.each([&](int lane) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          store_aligned(job.combine.dst + at + static_cast<std::uint32_t>(c * kLanes + lane) * 16,
+                        combined<Config::kCombine>(job.combine, half[lane].mine[c], half[lane].accepted[c]));
+        }
+      });
     }
   }
 
+  // `old`, if not null: an accepted segment whose same tile is combined on the way.
+  template <class Warp>
+  SR_HOST_DEVICE static void work_on_tile(Warp& warp, Shared& shared, const SegmentJob& job, Column column,
+                                          const NonceWords& nonce, const Segment* old, const Segment& segment,
+                                          std::uint32_t tile, Registers<Warp>& registers) {
+    const int worker = warp.index();
+    Chunk* const stage = staged(shared, worker);
+    Chunk* const plain = kOpen ? waiting(job, column, segment, worker, tile) : nullptr;
+    warp.each([&](int lane) { begin_row(shared, segment, nonce, tile, lane, registers.stream[lane]); });
+    rounds_and_hash(warp, shared, stage, registers);
+    std::uint32_t next = 3 + kHashRounds;
+    if constexpr (kFuses) {
+      if (old != nullptr) {
+        rounds_and_combine(warp, shared, job, *old, tile, plain, registers);
+        next += kCombineRounds;
+      }
+    }
+    warp.step([&](int lane) {
+      AesStream& stream = registers.stream[lane];
+      AesRow& row = registers.row[lane];
+      load_row<kOpen>(warp, job, segment.place, tile, lane, row);
+      aes::rounds_from(next, stream.block, shared.round_keys, shared.rounds, LaneTables(shared.tables, lane));
+      end_row<kOpen>(job, segment.place, tile, lane, stream, row, stage, plain);
+    });
+  }
+
+  // Puts a worker's rows of a segment where the next phase finds them.
+  template <class Warp>
+  SR_HOST_DEVICE static void put_rows(Warp& warp, Shared& shared, std::uint32_t i, TileHash<Warp>& hash) {
+    warp.step([&](int lane) {
+      put_row_words(hash.value[lane], shared.rows[i % 3][warp.index()], lane);
+      hash.value[lane] = RowWords{};
+    });
+  }
+
+  // Segment i, and GHASH of the worker's last tile of segment i-1 (`pending`: it has one).
   template <class Warp>
   SR_HOST_DEVICE static void cipher_segment(Warp& warp, Shared& shared, const SegmentJob& job,
                                             const OpView& op, const KeyWords& key, Column column,
-                                            const Segment& segment) {
-    const int worker = warp.index();
+                                            bool pending, const Segment* old, const Segment& segment) {
     const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
-    typename Warp::template Lanes<Row> row;
-    TileOperands<Warp> operands;
-    warp.each([&](int lane) { operands.value[lane] = RowWords{}; });
-    for (std::uint32_t tile = first_tile(segment, worker); tile < segment.tiles; tile += kWorkers) {
-      Chunk* const stage = staged(shared, worker);
-      warp.step([&](int lane) {
-        load_row(warp, job, segment, tile, lane, row[lane]);
-        cipher_row(shared, job, segment, nonce, tile, lane, row[lane], stage);
-      });
-      warp.step([&](int lane) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) operands.block[c][lane] = row_words(stage + c * kGcmRows, lane);
-      });
-      if constexpr (kOpen) {
-        Chunk* const plain = waiting(job, column, segment, worker, tile);
-        warp.step([&](int lane) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) plain[c * kLanes + lane] = row[lane].chunk[c];
-        });
-      }
-      absorb_tile(warp, shared.step, operands);
+    Registers<Warp> registers;
+    warp.each([&](int lane) { registers.hash.value[lane] = RowWords{}; });
+    if (pending) resume(warp, shared, segment.i - 1, registers.hash);
+    bool first = true;
+    for (std::uint32_t tile = first_tile(segment, warp.index()); tile < segment.tiles; tile += kWorkers) {
+      work_on_tile(warp, shared, job, column, nonce, old, segment, tile, registers);
+      if (first && pending) put_rows(warp, shared, segment.i - 1, registers.hash);
+      // What was absorbed before the first tile of all is no tile.
+      if (first) warp.each([&](int lane) { registers.hash.value[lane] = RowWords{}; });
+      first = false;
     }
-    warp.step(
-        [&](int lane) { put_row_words(operands.value[lane], shared.rows[segment.parity()][worker], lane); });
+    if (first && pending) end_segment(warp, shared, segment.i - 1, registers.hash);
+    put_rows(warp, shared, segment.i, registers.hash);
+  }
+  // The rows before the last tile of segment i, and (with nothing beside it) behind it.
+  template <class Warp>
+  SR_HOST_DEVICE static void resume(Warp& warp, const Shared& shared, std::uint32_t i, TileHash<Warp>& hash) {
+    warp.each([&](int lane) { hash.value[lane] = row_words(shared.rows[i % 3][warp.index()], lane); });
+  }
+  template <class Warp>
+  SR_HOST_DEVICE static void end_segment(Warp& warp, Shared& shared, std::uint32_t i, TileHash<Warp>& hash) {
+    const Chunk* const stage = staged(shared, warp.index());
+    begin_tile(warp, stage, hash);
+#pragma unroll 1
+    for (std::uint32_t pair = 0; pair < kTilePairs; ++pair) absorb_pair(warp, shared.step, pair, hash);
+    end_tile(warp, stage, hash);
+    put_rows(warp, shared, i, hash);
   }
 
   // The accepted plaintext of a segment into the tensor.
@@ -294,7 +331,7 @@ struct AesBody {
 #pragma unroll
           for (std::uint32_t c = 0; c < 4; ++c) {
             const std::uint64_t at = begin + c * 16 * kLanes;
-            const std::uint32_t bytes = chunk_bytes(segment, at);
+            const std::uint32_t bytes = chunk_bytes(segment.place, at);
             if (bytes == 16)
               mine[c] = aligned ? load_aligned(local + at) : load_any(memory, local + at);
             else
@@ -304,7 +341,7 @@ struct AesBody {
 #pragma unroll
         for (std::uint32_t c = 0; c < 4; ++c) {
           const std::uint64_t at = begin + c * 16 * kLanes;
-          const std::uint32_t bytes = chunk_bytes(segment, at);
+          const std::uint32_t bytes = chunk_bytes(segment.place, at);
           if (bytes == 0) continue;
           const Chunk out = combined<Config::kCombine>(job.combine, mine[c],
                                                        plain[c * kLanes + static_cast<std::uint32_t>(lane)]);
@@ -334,8 +371,8 @@ struct AesBody {
                                       int group) {
     typename Warp::template Lanes<RowWords> sum;
     const std::uint32_t warps = segment.tiles < kWorkers ? segment.tiles : kWorkers;
-    sum_warps(warp, key.gcm->finish, shared.rows[segment.parity()], (warps + 1) / 2, group, sum);
-    warp.step([&](int lane) { put_row_bytes(sum[lane], shared.sums[segment.parity()], lane, group); });
+    sum_warps(warp, key.gcm->finish, shared.rows[segment.i % 3], (warps + 1) / 2, group, sum);
+    warp.step([&](int lane) { put_row_words(sum[lane], shared.sums[segment.parity()][group], lane); });
   }
 
   // AAD and lengths of a segment, each times its power.
@@ -365,8 +402,11 @@ struct AesBody {
       // The last tile is padded behind, which H's inverse powers take back.
       const int padded = static_cast<int>(segment.tiles * kGcmTileChunks);
       const int place = static_cast<int>(segment.blocks) + 2 - padded + 31 - lane - kNearFirst;
-      ghash::Element all = ghash::multiply(ghash::element_of(shared.sums[segment.parity()][lane].words),
-                                           key.gcm->near_powers[place]);
+      Chunk sum = shared.sums[segment.parity()][0][lane];
+#pragma unroll
+      for (int group = 1; group < kFinishGroups; ++group)
+        sum = sum ^ shared.sums[segment.parity()][group][lane];
+      ghash::Element all = ghash::multiply(ghash::element_of(sum.words), key.gcm->near_powers[place]);
       if (lane < kExtras) all = all ^ shared.extras[segment.parity()][lane];
 #pragma unroll
       for (int i = 0; i < 4; ++i) words[i][lane] = ghash::swapped(all.words[i]);
@@ -376,12 +416,6 @@ struct AesBody {
     for (int i = 0; i < 4; ++i) out.words[i] ^= warp.sum_bits(words[i]);
     return out;
   }
-  SR_HOST_DEVICE static std::uint32_t byte_of(const Chunk& chunk, int b) {
-    const std::uint32_t word =
-        b < 8 ? (b < 4 ? chunk.words[0] : chunk.words[1]) : (b < 12 ? chunk.words[2] : chunk.words[3]);
-    return (word >> (8 * (b & 3))) & 0xFFu;
-  }
-
   template <class Warp>
   SR_HOST_DEVICE static void finish_segment(Warp& warp, Shared& shared, const SegmentJob& job,
                                             const KeyWords& key, const Segment& segment) {
@@ -447,24 +481,57 @@ struct AesBody {
     });
   }
 
+  // Whether the tiles of `old` can be combined between the rounds of those of `segment`.
+  static constexpr bool kFuses = kOpen && Config::kFuse && Config::kCombine != CombineKind::any;
+  SR_HOST_DEVICE static bool can_fuse(const SegmentJob& job, const Segment& old, const Segment& segment) {
+    return kFuses && old.place.payload_bytes == segment.place.payload_bytes &&
+           segment.place.payload_bytes % kGcmTileBytes == 0 && misalignment(job.combine.dst) == 0 &&
+           misalignment(job.combine.local) == 0;
+  }
+
+  // A worker's part of phase i.
+  template <class Warp>
+  SR_HOST_DEVICE static void work(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
+                                  const KeyWords& key, Column column, std::uint32_t i, std::uint32_t count) {
+    const bool opened = kOpen && i >= kDepth && shared.accepted[i % kDepth] != 0;
+    const Segment old = segment_of(job, column, opened ? i - kDepth : 0);
+    bool pending = false;
+    if (i >= 1 && i <= count) {
+      const Segment before = segment_of(job, column, i - 1);
+      pending = first_tile(before, warp.index()) < before.tiles;
+    }
+    if (i < count) {
+      const Segment segment = segment_of(job, column, i);
+      const bool fused = opened && can_fuse(job, old, segment);
+      if constexpr (kOpen) {
+        if (opened && !fused) combine_segment(warp, job, column, old);
+      }
+      cipher_segment(warp, shared, job, op, key, column, pending, fused ? &old : nullptr, segment);
+      return;
+    }
+    if constexpr (kOpen) {
+      if (opened) combine_segment(warp, job, column, old);
+    }
+    if (!pending) return;
+    TileHash<Warp> hash;
+    resume(warp, shared, i - 1, hash);
+    end_segment(warp, shared, i - 1, hash);
+  }
+
   template <class Warp>
   SR_HOST_DEVICE static void one_phase(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
                                        const KeyWords& key, Column column, std::uint32_t i,
                                        std::uint32_t count) {
     if (warp.index() < kWorkers) {
-      if constexpr (kOpen) {
-        if (i >= kDepth && shared.accepted[i % kDepth] != 0)
-          combine_segment(warp, job, column, segment_of(job, column, i - kDepth));
-      }
-      if (i < count) cipher_segment(warp, shared, job, op, key, column, segment_of(job, column, i));
+      work(warp, shared, job, op, key, column, i, count);
       return;
     }
     const int group = warp.index() - kWorkers;
-    const bool sums = i >= 1 && i <= count;
-    if (sums) sum_rows(warp, shared, key, segment_of(job, column, i - 1), group);
-    if (group == 0 && i >= 2 && i <= count + 1)
-      finish_segment(warp, shared, job, key, segment_of(job, column, i - 2));
-    if (group == 1 && sums) multiply_extras(warp, shared, job, op, key, segment_of(job, column, i - 1));
+    const bool sums = i >= 2 && i <= count + 1;
+    if (sums) sum_rows(warp, shared, key, segment_of(job, column, i - 2), group);
+    if (group == 0 && i >= 3 && i <= count + 2)
+      finish_segment(warp, shared, job, key, segment_of(job, column, i - 3));
+    if (group == 1 && sums) multiply_extras(warp, shared, job, op, key, segment_of(job, column, i - 2));
     if (group == 2 && i + 1 < count) make_groups(warp, shared, op, key, segment_of(job, column, i + 1));
     if (group == 3 && i < count && i % kLanes == 0) make_masks(warp, shared, op, key, column, i);
   }

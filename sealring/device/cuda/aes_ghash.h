@@ -73,84 +73,95 @@ SR_HOST_DEVICE inline FragmentA fragment(const RowWords& first, const RowWords& 
       {first.words[2 * m], first.words[2 * m + 1], second.words[2 * m], second.words[2 * m + 1]}};
 }
 
-/// The low bits of a pair of column tiles' counts, to their places in the rows.
-SR_HOST_DEVICE inline void add_parities(const Counts& counts, int tile, int m, RowWords& out) {
+/// The lowest bytes of four words.
+SR_HOST_DEVICE inline std::uint32_t low_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                                              std::uint32_t d) {
+#if defined(__CUDA_ARCH__)
+  return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+#else
+  return (a & 0xFFu) | (b & 0xFFu) << 8 | (c & 0xFFu) << 16 | (d & 0xFFu) << 24;
+#endif
+}
+/// The low bits of the counts of a pair of column tiles, behind the bits that are there: see output_bit().
+SR_HOST_DEVICE inline void add_parities(const Counts& first, const Counts& second, int m, RowWords& out) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    out.words[2 * m + i] |= (counts.words[2 * i] & 1u) << (2 * tile);
-    out.words[2 * m + i] |= (counts.words[2 * i + 1] & 1u) << (2 * tile + 1);
+    const std::uint32_t bytes =
+        low_bytes(first.words[2 * i], first.words[2 * i + 1], second.words[2 * i], second.words[2 * i + 1]);
+    out.words[2 * m + i] = (out.words[2 * m + i] << 1) | (bytes & 0x01010101u);
   }
 }
 
-/// Four blocks of each row, and what the row was before: the row's new value is in `value`.
+/// GHASH of one tile, in pieces that may stand between other work: begin_tile(), absorb_pair() for pairs 0 to
+/// kTilePairs - 1, end_tile(). `value` is what the rows are before and behind it.
 template <class Warp>
-struct TileOperands {
-  typename Warp::template Lanes<RowWords> block[4];
+struct TileHash {
+  typename Warp::template Lanes<FragmentA> left[2][2];
   typename Warp::template Lanes<RowWords> value;
 };
 
+/// `stage`: four blocks of each row.
 template <class Warp>
-SR_HOST_DEVICE inline void absorb_tile(Warp& warp, const MatrixPair* step, TileOperands<Warp>& tile) {
-  typename Warp::template Lanes<FragmentA> a[2][2];
+SR_HOST_DEVICE inline void begin_tile(Warp& warp, const Chunk* stage, TileHash<Warp>& hash) {
   warp.each([&](int lane) {
+    const RowWords first = row_words(stage, lane);
+    const RowWords second = row_words(stage + kGcmRows, lane);
+    const RowWords third = row_words(stage + 2 * kGcmRows, lane);
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      a[0][m][lane] = fragment(tile.block[0][lane], tile.block[1][lane], m);
-      a[1][m][lane] = fragment(tile.block[2][lane], tile.value[lane], m);
+      hash.left[0][m][lane] = fragment(first, second, m);
+      hash.left[1][m][lane] = fragment(third, hash.value[lane], m);
     }
-    tile.value[lane] = RowWords{};
+    hash.value[lane] = RowWords{};
   });
-#pragma unroll
-  for (int pair = 0; pair < kTilePairs; ++pair) {
-    typename Warp::template Lanes<Counts> counts[2][2];
-    typename Warp::template Lanes<Chunk> b[2];
-    warp.each([&](int lane) {
-#pragma unroll
-      for (int s = 0; s < 2; ++s) {
-        b[s][lane] = step[s][pair][lane];
-        for (int m = 0; m < 2; ++m) counts[s][m][lane] = Counts{};  // here s counts column tiles
-      }
-    });
+}
+
+template <class Warp>
+SR_HOST_DEVICE inline void absorb_pair(Warp& warp, const MatrixPair* step, std::uint32_t pair,
+                                       TileHash<Warp>& hash) {
+  typename Warp::template Lanes<Counts> counts[2][2];  // of a column tile
+  typename Warp::template Lanes<Chunk> b[2];
+  warp.each([&](int lane) {
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
-#pragma unroll
-      for (int m = 0; m < 2; ++m) {
-        warp.count_products(counts[0][m], a[s][m], b[s], 0);
-        warp.count_products(counts[1][m], a[s][m], b[s], 1);
-      }
+      b[s][lane] = step[s][pair][lane];
+      for (int m = 0; m < 2; ++m) counts[s][m][lane] = Counts{};
     }
-    warp.each([&](int lane) {
+  });
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        for (int m = 0; m < 2; ++m) add_parities(counts[half][m][lane], 2 * pair + half, m, tile.value[lane]);
-      }
-    });
+  for (int s = 0; s < 2; ++s) {
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      warp.count_products(counts[0][m], hash.left[s][m], b[s], 0);
+      warp.count_products(counts[1][m], hash.left[s][m], b[s], 1);
+    }
   }
   warp.each([&](int lane) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) tile.value[lane].words[i] ^= tile.block[3][lane].words[i];
+    for (int m = 0; m < 2; ++m) add_parities(counts[0][m][lane], counts[1][m][lane], m, hash.value[lane]);
+  });
+}
+
+/// The stage is free behind this.
+template <class Warp>
+SR_HOST_DEVICE inline void end_tile(Warp& warp, const Chunk* stage, TileHash<Warp>& hash) {
+  warp.step([&](int lane) {
+    const RowWords fourth = row_words(stage + 3 * kGcmRows, lane);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) hash.value[lane].words[i] ^= fourth.words[i];
   });
 }
 
 /// How many warps share the columns of the sum over warps.
 inline constexpr int kFinishGroups = 4;
 
-/// What sum_warps() gives: byte `group` of each word.
-SR_HOST_DEVICE inline void put_row_bytes(const RowWords& words, Chunk* rows, int lane, int group) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    reinterpret_cast<std::uint8_t*>(&rows[lane / 4 + 8 * i].words[lane % 4])[group] =
-        static_cast<std::uint8_t>(words.words[i]);
-}
-
 /// The sum over warps: rows[w] (32 chunks each, zero where there is nothing) times H^(128 w), for w < 2 *
-/// steps; of each word of the sum the byte `group`, in the lowest bits.
+/// steps; of each word of the sum those bits that `group` computes, the others 0.
 template <class Warp>
 SR_HOST_DEVICE inline void sum_warps(Warp& warp, const MatrixPair* finish, const Chunk (*rows)[kGcmRows],
                                      std::uint32_t steps, int group,
                                      typename Warp::template Lanes<RowWords>& sum) {
   constexpr int kPairs = kTilePairs / kFinishGroups;
-  static_assert(2 * 2 * kPairs == 8, "a column tile gives two bits of each word");
   constexpr std::uint32_t kAhead = 4;  // steps whose matrices are on their way at once: they come from far
   static_assert(kGcmWorkers / 2 % kAhead == 0);
   typename Warp::template Lanes<Counts> counts[2 * kPairs][2];
@@ -189,9 +200,12 @@ SR_HOST_DEVICE inline void sum_warps(Warp& warp, const MatrixPair* finish, const
   }
   warp.each([&](int lane) {
 #pragma unroll
-    for (int tile = 0; tile < 2 * kPairs; ++tile) {
-      for (int m = 0; m < 2; ++m) add_parities(counts[tile][m][lane], tile, m, sum[lane]);
+    for (int pair = 0; pair < kPairs; ++pair) {
+      for (int m = 0; m < 2; ++m)
+        add_parities(counts[2 * pair][m][lane], counts[2 * pair + 1][m][lane], m, sum[lane]);
     }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[lane].words[i] <<= kTilePairs - kPairs * (group + 1);
   });
 }
 

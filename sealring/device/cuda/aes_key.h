@@ -55,9 +55,10 @@ SR_HOST_DEVICE inline ghash::Element power_of(const GcmKey& key, std::uint32_t n
 }
 
 /// The logical bit of a matrix's output that physical column `column` (0..7) of column tile `tile` (0..15)
-/// computes: so that the sums which one thread gets of a row are the bits of one word of it.
+/// computes: so that the sums which one thread gets of a row are the bits of one word of it, and those of a
+/// pair of tiles the same bit of its four bytes.
 SR_HOST_DEVICE constexpr int output_bit(int tile, int column) {
-  return 32 * (column / 2) + 2 * tile + column % 2;
+  return 32 * (column / 2) + 16 * (tile % 2) + 8 * (column % 2) + kTilePairs - 1 - tile / 2;
 }
 
 namespace aes_key_internal {

@@ -7,9 +7,9 @@
 
 namespace sealring::cuda {
 
-template <CombineKind kCombine>
+template <CombineKind kCombine, bool kFuse = true>
 void add_aes_open(std::vector<KernelEntry>& list) {
-  using Body = AesBody<AesConfig<Direction::open, kCombine>>;
+  using Body = AesBody<AesConfig<Direction::open, kCombine, kFuse>>;
   for (const Suite suite : {Suite::aes_256_gcm, Suite::aes_128_gcm}) {
     KernelEntry entry = entry_of<Body>(suite, kCombine, 1u << 27, Body::kStep);
     entry.private_depth = Body::kDepth;

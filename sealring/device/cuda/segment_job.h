@@ -91,6 +91,13 @@ SR_HOST_DEVICE inline std::uint32_t byte_swapped(std::uint32_t x) {
   return (x >> 24) | ((x >> 8) & 0xFF00u) | ((x << 8) & 0xFF0000u) | (x << 24);
 }
 
+/// Byte b of a chunk.
+SR_HOST_DEVICE inline std::uint32_t byte_of(const Chunk& chunk, int b) {
+  const std::uint32_t word =
+      b < 8 ? (b < 4 ? chunk.words[0] : chunk.words[1]) : (b < 12 ? chunk.words[2] : chunk.words[3]);
+  return (word >> (8 * (b & 3))) & 0xFFu;
+}
+
 /// The i-th 16 bytes of the AAD of the job's k-th segment. [protocol C.3] epoch at 4, seq at 24, segment at
 /// 44, payload_bytes at 52, element offset at 64.
 SR_HOST_DEVICE inline Chunk aad_chunk(const SegmentJob& job, const OpView& op, std::uint32_t k, int i) {
