@@ -76,7 +76,7 @@ def test_different_keys(ranks, tmp_path):
     texts = errors(outcomes)
     assert any("JOB_KEY" in text or "JOB_ID" in text for text in texts), texts
     assert all("SR-E2" in text and "no key was released" in text for text in texts), texts
-    # Each names its own key's fingerprint and file: in the error where it found the difference, and in the log.
+    # Each names its own fingerprint: in the error where it found the difference, and in the log.
     fingerprints = {outcome.log.split("key=")[1].split()[0] for outcome in outcomes}
     assert len(fingerprints) == 2, [outcome.log for outcome in outcomes]
     told = [text for text in texts if "SR-E210" in text]
