@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "cli/verbs.h"
+#include "sealring/base/displayed.h"
 #include "sealring/collective/config.h"
 #include "sealring/session/identity.h"
 #include "sealring/study/cipher_rate.h"
@@ -20,7 +21,9 @@ constexpr const char* kFooter = R"(Examples:
 It looks and measures a second; it changes nothing and sends nothing. Exit status 1 if something
 that a job needs is configured wrongly.)";
 
-void line(std::string_view name, const std::string& value) { fmt::print("  {:<22} {}\n", name, value); }
+void line(std::string_view name, const std::string& value) {
+  fmt::print("  {:<22} {}\n", name, displayed(value));
+}
 
 std::string gib(std::uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1u << 30));

@@ -73,8 +73,9 @@ def _autoload():
 
         register()
     except Exception as problem:
-        # Whoever asked for SEALRING_REQUIRE must not go on without it.
-        if _os.environ.get("SEALRING_REQUIRE", "0") not in ("", "0"):
+        # Whoever asked for SEALRING_REQUIRE, or nearly (SEALRING_REQUIRED, true), must not go on without it.
+        asked = [name for name in _os.environ if name.startswith("SEALRING_REQ") or name == "_SEALRING_RUN"]
+        if any(_os.environ[name] not in ("", "0") for name in asked):
             raise
         print(f"sealring: not registered with PyTorch: {problem!r}", file=_sys.stderr)
 

@@ -12,6 +12,18 @@ _NAMES = {
 }
 
 
-def error(code: int, stage: str, what: str, next_step: str) -> RuntimeError:
+def error(
+    code: int, stage: str, what: str, next_step: str, expected: str = "", got: str = ""
+) -> RuntimeError:
     """A RuntimeError that says what, where and what to do; `sealring explain CODE` has more."""
-    return RuntimeError(f"SR-E{code} stage={stage}: {_NAMES[code]}: {what}; {next_step}")
+    head = f"SR-E{code} stage={stage}"
+    if expected:
+        head += f" expected={expected}"
+    if got:
+        head += f" got={got}"
+    return RuntimeError(displayed(f"{head}: {_NAMES[code]}: {what}; {next_step}"))
+
+
+def displayed(text: str) -> str:
+    """One line, in which nothing commands a terminal: the texts may quote variables and paths."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

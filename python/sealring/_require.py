@@ -1,4 +1,7 @@
-"""require(): no process group but sealring's can be made in this process."""
+"""require(): no process group but sealring's can be made in this process.
+
+The same guards refuse every group while the environment is wrong (_environment.problem()).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import functools
 import os
 import sys
 import traceback
+import warnings
 
+from . import _environment
 from ._errors import error
 from .autoload import NAME
 
@@ -20,6 +25,8 @@ _OTHER_GROUPS = (
 )
 _active = False
 _mapping = False
+_guards_stand = False
+_warned = False
 
 
 def require(map_backends: bool = False) -> None:
@@ -34,13 +41,47 @@ def require(map_backends: bool = False) -> None:
     if _active:
         return
     _active = True
-    register()
     os.environ["SEALRING_REQUIRE"] = "1"  # for processes that this one starts
+    register()
+    _guard()
+    existing = _existing_group(c10d)
+    if existing:
+        raise _refusal(existing)
+
+
+def refuse_while_wrong(problem: RuntimeError) -> None:
+    """Until the environment is right, no group of any backend is made; `problem` is what is wrong now.
+
+    Raises it if a group of another backend is already there, otherwise warns: it may be `import torch` that
+    is going on.
+    """
+    global _warned
+    import torch.distributed.distributed_c10d as c10d
+
+    _guard()
+    if _existing_group(c10d):
+        raise problem
+    if not _warned:
+        _warned = True
+        warnings.warn(f"sealring: no process group will be made: {problem}", RuntimeWarning, stacklevel=2)
+
+
+def _existing_group(c10d) -> str:
     for group, (backend, _) in c10d._world.pg_map.items():
         if _others(c10d.BackendConfig(backend)):
-            raise _refusal(
-                f"process group '{c10d._world.pg_names[group]}' of backend '{backend}' is already there"
-            )
+            return f"process group '{c10d._world.pg_names[group]}' of backend '{backend}' is already there"
+    return ""
+
+
+def _guard() -> None:
+    """Idempotent: from now on every way to a group asks _check()."""
+    global _guards_stand
+    import torch.distributed as dist
+    import torch.distributed.distributed_c10d as c10d
+
+    if _guards_stand:
+        return
+    _guards_stand = True
     c10d._new_process_group_helper = _guarded(c10d._new_process_group_helper, c10d, dist)
     native = sys.modules["torch._C._distributed_c10d"]
     for name in _OTHER_GROUPS:
@@ -48,7 +89,23 @@ def require(map_backends: bool = False) -> None:
         if kind is not None:
             _close(kind, name)
     if hasattr(c10d, "_create_process_group_wrapper"):
-        c10d._create_process_group_wrapper = _refuse_wrapper
+        c10d._create_process_group_wrapper = _checked_wrapper(c10d._create_process_group_wrapper)
+
+
+def _required() -> bool:
+    """Whether sealring is required. Raises while the environment is wrong."""
+    problem = _environment.problem()
+    if problem is not None:
+        raise problem
+    if os.environ.get("SEALRING_REQUIRE") == "1":  # it may have been put right to this
+        require()
+    return _active
+
+
+def _check(what: str) -> None:
+    """Raises for a group that is not sealring's, if it must be."""
+    if _required():
+        raise _refusal(what)
 
 
 def _others(config) -> list[str]:
@@ -81,6 +138,8 @@ def _guarded(original, c10d, dist):
 
     @functools.wraps(original)
     def new_process_group_helper(group_size, group_rank, global_ranks_in_group, backend, *args, **kwargs):
+        if not _required():
+            return original(group_size, group_rank, global_ranks_in_group, backend, *args, **kwargs)
         if dist.get_debug_level() == dist.DebugLevel.DETAIL:
             raise error(
                 115,
@@ -105,13 +164,23 @@ def _guarded(original, c10d, dist):
 
 
 def _close(kind, name: str) -> None:
-    def refuse(*_args, **_kwargs):
-        raise _refusal(f"a {name} was made")
+    def checked(original):
+        @functools.wraps(original)
+        def make(*args, **kwargs):
+            _check(f"a {name} was made")
+            return original(*args, **kwargs)
 
-    kind.__init__ = refuse
+        return make
+
+    kind.__init__ = checked(kind.__init__)
     if hasattr(kind, "create"):
-        kind.create = staticmethod(refuse)
+        kind.create = staticmethod(checked(kind.create))
 
 
-def _refuse_wrapper(*_args, **_kwargs):
-    raise _refusal("a debugging wrapper with a helper group was made")
+def _checked_wrapper(original):
+    @functools.wraps(original)
+    def make(*args, **kwargs):
+        _check("a debugging wrapper with a helper group was made")
+        return original(*args, **kwargs)
+
+    return make

@@ -6,19 +6,26 @@ import os
 import sys
 import warnings
 
+from . import _environment
 from ._errors import error
 
 NAME = "sealring"
 
 
 def register() -> None:
-    """Idempotent. Also puts SEALRING_REQUIRE=1 into force."""
+    """Idempotent. Also puts SEALRING_REQUIRE=1 into force, and what is wrong with the environment."""
     import torch.distributed as dist
 
     if not dist.is_available():
         return
     if NAME.upper() not in dist.Backend._plugins:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+    problem = _environment.problem()
+    if problem is not None:
+        # Whoever set it may have meant SEALRING_REQUIRE=1: no group is made until it is right.
+        from . import _require
+
+        _require.refuse_while_wrong(problem)
     if os.environ.get("SEALRING_REQUIRE") == "1" or os.environ.get("_SEALRING_RUN") == "1":
         from . import _require
 

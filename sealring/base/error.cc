@@ -7,6 +7,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "sealring/base/displayed.h"
+
 namespace sealring {
 namespace {
 
@@ -170,14 +172,15 @@ std::string Error::message() const {
   std::string out = fmt::format("SR-E{}", static_cast<unsigned>(code));
   if (rank >= 0) out += fmt::format(" rank={}", rank);
   if (peer >= 0) out += fmt::format(" peer={}", peer);
-  if (!stage.empty()) out += fmt::format(" stage={}", stage);
-  if (!expected.empty()) out += fmt::format(" expected={}", expected);
-  if (!got.empty()) out += fmt::format(" got={}", got);
-  out += fmt::format(": {}: {}", info.name, what.empty() ? std::string(info.meaning) : what);
+  // The fields may quote paths, variables, files and peers: none of them may begin a line of its own.
+  if (!stage.empty()) out += fmt::format(" stage={}", displayed(stage));
+  if (!expected.empty()) out += fmt::format(" expected={}", displayed(expected));
+  if (!got.empty()) out += fmt::format(" got={}", displayed(got));
+  out += fmt::format(": {}: {}", info.name, what.empty() ? std::string(info.meaning) : displayed(what));
   const std::string_view hint = next.empty() ? info.hint : std::string_view(next);
-  if (!hint.empty()) out += fmt::format("; {}", hint);
+  if (!hint.empty()) out += fmt::format("; {}", displayed(hint));
   if (before_keys(code)) out += "; no key was released";
-  if (!diagnosis.empty()) out += fmt::format("\n  {}", diagnosis);
+  if (!diagnosis.empty()) out += fmt::format("\n  {}", displayed(diagnosis));
   return out;
 }
 

@@ -108,7 +108,7 @@ struct Error {
 
   /// "SR-E602 rank=1 peer=0 stage=data.open expected=.. got=..: DATA_TAG: what; what to do" plus, for codes
   /// of sessions that never became ready (2xx..5xx), "; no key was released"; a second line holds
-  /// `diagnosis`.
+  /// `diagnosis`. Every field goes through displayed(): the line break before `diagnosis` is the only one.
   std::string message() const;
 };
 

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "sealring/base/deadline.h"
+#include "sealring/base/displayed.h"
 
 namespace sealring {
 namespace {
@@ -40,16 +41,15 @@ spdlog::level::level_enum level_of(LogLevel level) {
 
 std::string json_text(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out.push_back('\\');
-      out.push_back(c);
-    } else if (code < 0x20 || code == 0x7f) {
-      out += fmt::format("\\u{:04x}", code);
+  while (!text.empty()) {
+    const std::size_t bytes = displayable_bytes(text);
+    if (text[0] == '"' || text[0] == '\\') out.push_back('\\');
+    if (bytes > 0) {
+      out += text.substr(0, bytes);
     } else {
-      out.push_back(c);
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(text[0]));
     }
+    text.remove_prefix(bytes > 0 ? bytes : 1);
   }
   return out + "\"";
 }
@@ -83,8 +83,9 @@ void log(LogLevel level, std::string_view event, const LogFields& fields) {
     line = fmt::format("\"event\":{},\"rank\":{}", json_text(event), log_state.rank);
     for (const auto& [name, value] : fields) line += fmt::format(",{}:{}", json_text(name), json_text(value));
   } else {
-    line = log_state.rank >= 0 ? fmt::format("[rank {}] {}", log_state.rank, event) : std::string(event);
-    for (const auto& [name, value] : fields) line += fmt::format(" {}={}", name, value);
+    if (log_state.rank >= 0) line = fmt::format("[rank {}] ", log_state.rank);
+    line += displayed(event);
+    for (const auto& [name, value] : fields) line += fmt::format(" {}={}", displayed(name), displayed(value));
   }
   log_state.logger->log(level_of(level), "{}", line);
 }

@@ -4,6 +4,7 @@
 
 #include "sealring/study/bench_engine.h"
 #include "sealring/study/process.h"
+#include "sealring/study/python_place.h"
 
 namespace sealring {
 namespace {
@@ -49,19 +50,11 @@ Result<std::unique_ptr<Engine>> make_gloo_engine(const BenchSpec& spec, const Ra
                 "use --ranks N");
   }
   ProcessSpec child;
-  child.arguments = {spec.python,
-                     "-m",
-                     "sealring.train",
-                     "--mode",
-                     "allreduce-bench",
-                     "--rank",
-                     fmt::format("{}", place.rank),
-                     "--world",
-                     fmt::format("{}", spec.ranks),
-                     "--store",
-                     place.rendezvous_directory + "/gloo",
-                     "--dtype",
-                     std::string(to_string(spec.dtype))};
+  child.arguments =
+      python_command(spec.python, "sealring.train",
+                     {"--mode", "allreduce-bench", "--rank", fmt::format("{}", place.rank), "--world",
+                      fmt::format("{}", spec.ranks), "--store", place.rendezvous_directory + "/gloo",
+                      "--dtype", std::string(to_string(spec.dtype))});
   if (!spec.python_path.empty()) child.environment["PYTHONPATH"] = spec.python_path;
   child.environment["GLOO_SOCKET_IFNAME"] = "lo";
   child.pipe_input = true;

@@ -47,6 +47,13 @@ PythonPlace find_python(const std::string& wanted) {
   return out;
 }
 
+std::vector<std::string> python_command(const std::string& interpreter, const std::string& module,
+                                        const std::vector<std::string>& arguments) {
+  std::vector<std::string> out{interpreter, "-P", "-m", module};
+  out.insert(out.end(), arguments.begin(), arguments.end());
+  return out;
+}
+
 std::string data_directory() {
   const fs::path root = source_root();
   if (!root.empty()) return (root / "data").string();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "sealring/base/displayed.h"
 #include "sealring/study/process.h"
 #include "sealring/study/python_place.h"
 #include "sealring/study/report_sections.h"
@@ -15,14 +16,29 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kQuotedBytesMax = 1u << 20;
+constexpr std::size_t kPageBytesMax = 256u << 20;
 
-std::string escaped(const std::string& cell) {
+/// Text in Markdown that is nothing but text, whoever wrote it: no HTML, link, picture or cell begins or ends
+/// in it. An arrow (->) stays as it is; it opens and closes nothing.
+std::string escaped(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  const std::string shown = displayed(text);
   std::string out;
-  for (const char c : cell) {
-    if (c == '|') out += '\\';
-    out += c == '\n' ? ' ' : c;
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const char c = shown[i], before = i == 0 ? ' ' : shown[i - 1];
+    const bool link = (c == '[' && before == '!') || (before == ']' && (c == '(' || c == '[' || c == ':'));
+    if (c == '|' || c == '\\' || link) out += '\\';
+    out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : c == '>' && before != '-' ? "&gt;" : std::string(1, c);
   }
   return out;
+}
+
+/// A paragraph that begins no heading, list, quotation or block of code.
+std::string escaped_paragraph(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\n");
+  if (first == std::string::npos) return "";
+  const bool marks = std::string_view("#-+*=~`_").find(text[first]) != std::string_view::npos;
+  return (marks ? "\\" : "") + escaped(text.substr(first));
 }
 
 std::string table_text(const ReportTable& table) {
@@ -36,7 +52,7 @@ std::string table_text(const ReportTable& table) {
     for (const std::string& cell : row) out += " " + escaped(cell) + " |";
     out += "\n";
   }
-  if (!table.note.empty()) out += "\n" + table.note + "\n";
+  if (!table.note.empty()) out += "\n" + escaped_paragraph(table.note) + "\n";
   return out;
 }
 
@@ -48,12 +64,17 @@ Result<void> write_html(const Report& report, const std::string& html_path, cons
   SR_TRY(write_file(data_path, to_json(report)));
   const PythonPlace place = find_python(python);
   ProcessSpec spec;
-  spec.arguments = {place.interpreter, "-m", "sealring.plots", data_path, "-o", html_path};
+  const std::string page_path = directory.path() + "/report.html";
+  spec.arguments = python_command(place.interpreter, "sealring.plots", {data_path, "-o", page_path});
   if (!place.path.empty()) spec.environment["PYTHONPATH"] = place.path;
   spec.error_file = directory.path() + "/log";
   SR_TRY(Process process, Process::start(spec));
   const auto status = process.wait(Deadline::in(std::chrono::minutes(3)));
-  if (status == 0) return {};
+  if (status == 0) {
+    // Whatever the interpreter's status says, only a page that is there is passed on.
+    SR_TRY(const std::string page, read_file(page_path, kPageBytesMax));
+    return write_file(html_path, page);
+  }
   const std::string log = read_file(spec.error_file, kQuotedBytesMax).value_or("");
   const std::string end = log.size() > 600 ? log.substr(log.size() - 600) : log;
   return fail(Code::file, "report.html",
@@ -97,10 +118,12 @@ Report build_report(const StudyResults& results, const std::string& quoted_json)
 }
 
 std::string to_markdown(const Report& report) {
-  std::string out = fmt::format("# {}\n\n{}\n", report.title, report.subtitle);
+  std::string out = fmt::format("# {}\n\n{}\n", escaped(report.title), escaped_paragraph(report.subtitle));
   for (const ReportSection& section : report.sections) {
-    out += fmt::format("\n## {}\n", section.title);
-    for (const std::string& paragraph : section.paragraphs) out += "\n" + paragraph + "\n";
+    out += fmt::format("\n## {}\n", escaped(section.title));
+    for (const std::string& paragraph : section.paragraphs) {
+      out += "\n" + escaped_paragraph(paragraph) + "\n";
+    }
     for (const ReportTable& table : section.tables) out += "\n" + table_text(table);
   }
   return out;
@@ -146,7 +169,7 @@ Result<WrittenReport> write_report(const StudyResults& results, const std::strin
 std::string summary_text(const StudyResults& results) {
   const Report report = build_report(results, "");
   std::string out;
-  for (const std::string& paragraph : report.sections[0].paragraphs) out += paragraph + "\n\n";
+  for (const std::string& paragraph : report.sections[0].paragraphs) out += displayed(paragraph) + "\n\n";
   for (const ReportTable& table : report.sections[1].tables) {
     std::vector<std::size_t> widths;
     for (const std::string& column : table.columns) widths.push_back(column.size());
@@ -155,8 +178,8 @@ std::string summary_text(const StudyResults& results) {
     }
     const auto line = [&](const std::vector<std::string>& cells) {
       for (std::size_t i = 0; i < cells.size(); ++i) {
-        out += i == 0 ? fmt::format("{:<{}}", cells[i], widths[i])
-                      : fmt::format("  {:>{}}", cells[i], widths[i]);
+        const std::string cell = displayed(cells[i]);
+        out += i == 0 ? fmt::format("{:<{}}", cell, widths[i]) : fmt::format("  {:>{}}", cell, widths[i]);
       }
       out += "\n";
     };

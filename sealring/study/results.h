@@ -116,7 +116,8 @@ struct StudyResults {
 };
 
 std::string results_to_text(const StudyResults& results);
-/// Errors: RESULTS (no JSON, another schema, digest differs, a field is missing or of the wrong type).
+/// What comes back has at least one machine, and no reference that points nowhere. Errors: RESULTS (no JSON,
+/// nested too deep, another schema, digest differs, a field is missing or of the wrong type).
 Result<StudyResults> results_from_text(const std::string& text);
 /// Errors: FILE, RESULTS.
 Result<StudyResults> load_results(const std::string& path);

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "sealring/crypto/kdf.h"
 #include "sealring/study/process.h"
@@ -35,13 +37,35 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kFileBytesMax = 256u << 20;
+constexpr std::size_t kDepthMax = 32;  // a results file has 8
 
 std::string digest_of(const json& content) { return to_hex(sha256({as_bytes(content.dump())})); }
 
 tl::unexpected<Error> refused(const std::string& what) { return fail(Code::results, "results.load", what); }
 
+/// How deep arrays and objects are nested. It is looked at before parsing: the library writes and destroys
+/// values by recursion, which a deep file would make overflow the stack.
+std::size_t nesting_depth(std::string_view text) {
+  std::size_t depth = 0, deepest = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && (c == '[' || c == '{')) {
+      deepest = std::max(deepest, ++depth);
+    } else if (!quoted && depth > 0 && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
 /// What the types cannot say: indices that must point somewhere, names that must exist.
 Result<void> check_references(const StudyResults& results) {
+  if (results.machines.empty()) return refused("it names no machine that it was measured on");
   for (const BlockRecord& block : results.blocks) {
     if (block.machine >= results.machines.size()) return refused("a block names a machine that is not there");
     for (const RunRecord& run : block.runs) {
@@ -69,6 +93,7 @@ std::string results_to_text(const StudyResults& results) {
 }
 
 Result<StudyResults> results_from_text(const std::string& text) {
+  if (nesting_depth(text) > kDepthMax) return refused("it is nested deeper than any results file");
   try {
     const json file = json::parse(text);
     if (!file.is_object() || !file.contains("schema")) return refused("this is no results file");

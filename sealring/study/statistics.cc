@@ -45,7 +45,9 @@ double incomplete_beta(double a, double b, double x) {
 }  // namespace
 
 double median(std::span<const double> values) {
-  if (values.empty()) return kNan;
+  // A NaN has no place in an order: sorting with one is undefined.
+  if (values.empty() || std::any_of(values.begin(), values.end(), [](double v) { return std::isnan(v); }))
+    return kNan;
   std::vector<double> sorted(values.begin(), values.end());
   std::sort(sorted.begin(), sorted.end());
   const std::size_t middle = sorted.size() / 2;

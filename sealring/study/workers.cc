@@ -8,6 +8,7 @@
 
 #include "sealring/session/identity.h"
 #include "sealring/study/machine.h"
+#include "sealring/study/python_place.h"
 
 namespace sealring {
 namespace {
@@ -17,12 +18,18 @@ using nlohmann::json;
 constexpr std::size_t kLogBytesMax = 64u << 20;
 constexpr std::size_t kLogLines = 12;
 
+/// Joined by " | ": a message has one line.
 std::string last_lines(const std::string& text, std::size_t lines) {
   std::size_t at = text.size();
   for (std::size_t found = 0; at > 0; --at) {
     if (text[at - 1] == '\n' && at != text.size() && ++found == lines) break;
   }
-  return text.substr(at);
+  std::string out = text.substr(at);
+  while (out.ends_with('\n')) out.pop_back();
+  for (std::size_t end = 0; (end = out.find('\n', end)) != std::string::npos; end += 3) {
+    out.replace(end, 1, " | ");
+  }
+  return out;
 }
 
 }  // namespace
@@ -38,7 +45,7 @@ tl::unexpected<Error> Workers::failed(Rank rank, Error error) const {
     // A rank that does not answer may only wait for another: show where each of them stands.
     if (other != rank && error.code != Code::timeout) continue;
     if (const auto log = read_file(log_path(other), kLogBytesMax); log && !log->empty()) {
-      error.what += fmt::format("; the log of rank {} ends with:\n{}", other, last_lines(*log, kLogLines));
+      error.what += fmt::format("; the log of rank {} ends with: {}", other, last_lines(*log, kLogLines));
     }
   }
   return tl::unexpected(std::move(error));
@@ -51,19 +58,10 @@ void Workers::dump_stacks() {
 
 Result<void> Workers::start_rank(Rank rank, const std::vector<unsigned>& cpus) {
   ProcessSpec child;
-  child.arguments = {spec_.python,
-                     "-m",
-                     "sealring.train",
-                     "--mode",
-                     "study",
-                     "--rank",
-                     fmt::format("{}", rank),
-                     "--world",
-                     fmt::format("{}", spec_.ranks),
-                     "--store",
-                     directory_.path() + "/store",
-                     "--key",
-                     directory_.path() + "/job.key"};
+  child.arguments = python_command(
+      spec_.python, "sealring.train",
+      {"--mode", "study", "--rank", fmt::format("{}", rank), "--world", fmt::format("{}", spec_.ranks),
+       "--store", directory_.path() + "/store", "--key", directory_.path() + "/job.key"});
   if (!spec_.python_path.empty()) child.environment["PYTHONPATH"] = spec_.python_path;
   child.environment["GLOO_SOCKET_IFNAME"] = "lo";
   child.environment["SEALRING_SOCKET_IFNAME"] = "lo";

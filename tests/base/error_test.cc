@@ -1,5 +1,6 @@
 // Claim: every code has one entry with a stable number, is found by any of its names, and a message has one
-// shape. How: the enumerators are read from the header's own text; exact messages; the macros' paths.
+// shape, whatever its fields hold. How: the enumerators are read from the header's own text; exact messages,
+// also of hostile bytes; the macros' paths.
 #include "sealring/base/error.h"
 
 #include <gtest/gtest.h>
@@ -110,6 +111,18 @@ TEST(ErrorMessage, AllFieldsInTheirOrder) {
       error.message(),
       "SR-E602 rank=1 peer=0 stage=data.open expected=aa got=bb: DATA_TAG: the tag of segment 3 was not "
       "accepted; look at the network\n  rank 0 called something else");
+}
+
+TEST(ErrorMessage, NoFieldBeginsALineOrCommandsATerminal) {
+  const std::string hostile =
+      std::string("a\nSR-E0 b\r\t\x1b[2J\x7f\0c", 18) + "\xc2\x9b\xe2\x80\xae\xff\xc3\xa9";
+  const std::string shown = R"(a\nSR-E0 b\r\t\x1b[2J\x7f\x00c\xc2\x9b\xe2\x80\xae\xff)"
+                            "\xc3\xa9";
+  Error error;
+  error.code = Code::timeout;
+  error.stage = error.expected = error.got = error.what = error.next = error.diagnosis = hostile;
+  EXPECT_EQ(error.message(), "SR-E601 stage=" + shown + " expected=" + shown + " got=" + shown +
+                                 ": TIMEOUT: " + shown + "; " + shown + "\n  " + shown);
 }
 
 TEST(ErrorMessage, EmptyFieldsAreLeftOutAndTheTableFillsIn) {

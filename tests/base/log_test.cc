@@ -1,5 +1,6 @@
-// Claim: a line carries the rank and its fields, JSON stays JSON whatever a field holds, strangers cannot
-// flood it. How: standard error captured; exact lines without their time; hostile bytes in names and values.
+// Claim: a line carries the rank and its fields, it stays one line and JSON stays JSON whatever a field
+// holds, strangers cannot flood it. How: standard error captured; exact lines without their time; hostile
+// bytes in names and values.
 #include "sealring/base/log.h"
 
 #include <gtest/gtest.h>
@@ -43,6 +44,21 @@ TEST(Log, JsonEscapesWhatCouldBreakIt) {
   EXPECT_NE(out.find("\"event\":\"a\\\"b\\\\c\\u000a\""), std::string::npos) << out;
   EXPECT_NE(out.find("\"k\\u0001\":\"{}\\u0009\\u007f%v {0}\""), std::string::npos) << out;
   EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1);
+}
+
+TEST(Log, NothingBreaksALineOrIsNoText) {
+  const std::string hostile = "a\n2026 sealring error forged\r\x1b[2J\xc2\x9b\xff\xc3\xa9";
+  const auto work = [&] { log(LogLevel::error, hostile, {{hostile, hostile}}); };
+  const std::string text = captured("text", work);
+  const std::string shown = R"(a\n2026 sealring error forged\r\x1b[2J\xc2\x9b\xff)"
+                            "\xc3\xa9";
+  EXPECT_NE(text.find("[rank 3] " + shown + " " + shown + "=" + shown + "\n"), std::string::npos) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  const std::string json = captured("json", work);
+  const std::string quoted = R"("a\u000a2026 sealring error forged\u000d\u001b[2J\u00c2\u009b\u00ff)"
+                             "\xc3\xa9\"";
+  EXPECT_NE(json.find(quoted + ":" + quoted + "}\n"), std::string::npos) << json;
+  EXPECT_EQ(std::count(json.begin(), json.end(), '\n'), 1);
 }
 
 TEST(Log, LevelsAndOff) {

@@ -1,6 +1,7 @@
 # Claim: study and report refuse what they cannot do, and a report is written whole from good results only.
-# How: presets, interpreters and results that are not there, damaged results, a full disk; slow: a whole
-#   short study.
+#   Nothing in the working folder is executed.
+# How: presets, interpreters and results that are not there, damaged results, a full disk, modules named as
+#   Python's own; slow: a whole short study.
 
 import json
 import pathlib
@@ -9,6 +10,8 @@ import resource
 import subprocess
 
 import pytest
+
+GLOO_BENCH = "bench all_reduce --suite gloo,plain --ranks 2 -b 64 -e 64 -n 1".split()
 
 
 def test_paper_preset_refuses_without_gpu(tool, tmp_path):
@@ -76,6 +79,33 @@ def test_report_writes_markdown_and_one_html_page(tool, results, tmp_path):
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<svg") >= 4
     assert not re.search(r"(src|href)=\"(https?:)?//", page) and "<script" not in page
+
+
+def test_a_page_that_was_not_written_is_not_named(tool, results, tmp_path):
+    got = tool("report", results, "-o", tmp_path, "--python", "/bin/true")
+    assert got.returncode == 0 and "no HTML" in got.stderr and "report.html" not in got.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.md"]
+
+
+def test_modules_of_the_working_folder_are_not_executed(tool, results, tmp_path):
+    (tmp_path / "sealring").mkdir()
+    for name in ("html.py", "random.py", "json.py", "altair.py", "sealring/__init__.py"):
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write(__name__)\n")
+    tool("report", results, "-o", tmp_path / "out", cwd=tmp_path)
+    tool(*GLOO_BENCH, cwd=tmp_path)
+    assert not (tmp_path / "executed").exists()
+    assert (tmp_path / "out" / "report.md").exists()
+
+
+def test_every_verb_keeps_the_working_folder_out_of_the_interpreter(tool, results, tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho \"$@\" >>'{tmp_path}/arguments'\nexit 1\n")
+    python.chmod(0o755)
+    for verb in (("report", results, "-o", tmp_path), ("study", "-o", tmp_path / "r.json"), GLOO_BENCH):
+        tool(*verb, "--python", python)
+        started = (tmp_path / "arguments").read_text().splitlines()
+        assert started and all(line.startswith("-P -m sealring.") for line in started), (verb, started)
+        (tmp_path / "arguments").unlink()
 
 
 def test_report_without_python_keeps_the_markdown(tool, results, tmp_path):

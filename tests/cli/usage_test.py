@@ -1,6 +1,6 @@
 # Claim: every verb explains itself, wrong usage exits 2 and says what was probably meant, nothing is
-#   half done.
-# How: the tool is run with each verb's help and with wrong words, flags and values.
+#   half done. A message is one line, whatever the environment holds.
+# How: the tool is run with each verb's help, with wrong words, flags and values, and with a hostile path.
 
 import re
 
@@ -82,3 +82,15 @@ def test_unknown_environment_variable_names_the_nearest(tool):
 
 def test_version(tool):
     assert re.fullmatch(r"sealring \d+\.\d+\.\d+\n", tool("--version").stdout)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_text_from_the_environment_forges_no_line(tool, tmp_path, there):
+    path = f"{tmp_path}/a\nSR-E0 fine\x1b[2J"
+    if there:
+        assert tool("keygen", tmp_path / "b").returncode == 0
+        (tmp_path / "b").rename(path)
+    got = tool("doctor", env={"SEALRING_JOB_KEY_FILE": path})
+    text = got.stdout + got.stderr
+    assert r"a\nSR-E0 fine\x1b[2J" in text and "\x1b" not in text
+    assert not re.search(r"^SR-E0", text, re.M)

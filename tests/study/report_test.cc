@@ -1,11 +1,13 @@
 // Claim: a report says what its results hold: same input, same text; previews, noise and origins are marked.
-// How: a made-up study against a golden Markdown file; altered studies and the words that must then appear or
-// not.
+// Text from files stays text. How: a made-up study against a golden Markdown file; altered studies and the
+// words that must then appear or not; hostile text in every field.
 #include "sealring/study/report.h"
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
 #include "example_results.h"
 #include "sealring/study/process.h"
@@ -107,6 +109,60 @@ TEST(Report, QuotedNumbersStandBesideOursOfTheSameNOnly) {
   const ReportSection four = section_of(results);
   EXPECT_TRUE(has(four.tables[0], "4", kQuoted));
   EXPECT_FALSE(has(four.tables[0], "2", kQuoted));
+}
+
+/// Every text of the results becomes `text`, except what links its parts.
+StudyResults hostile_results(const std::string& text) {
+  StudyResults results = example_results();
+  for (std::string* each : {&results.preset, &results.date, &results.commit, &results.torch, &results.python,
+                            &results.emulation.source})
+    *each = text;
+  for (Machine& machine : results.machines) {
+    machine.cpu = machine.kernel = machine.openssl = machine.cc = text;
+    machine.gpus = machine.crypto_features = {text};
+  }
+  for (ModelRecord& model : results.models) model.name = model.description = text;
+  for (CaseRecord& record : results.cases) record.suite = record.origin = text;
+  for (CountRecord& count : results.counts) count.algorithm = text;
+  for (CipherRecord& cipher : results.ciphers) cipher.suite = text;
+  for (WorkloadRecord& workload : results.workloads) workload.name = text;
+  return results;
+}
+
+std::size_t cells_of(const std::string& row) {
+  std::size_t out = 0;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (row[i] == '\\')
+      ++i;
+    else if (row[i] == '|')
+      ++out;
+  }
+  return out;
+}
+
+TEST(Report, TextFromFilesIsNothingButText) {
+  const std::string text =
+      "# <script>alert(1)</script><img src=x onerror=y> a|b \\|c &lt; \x1b[2J\r\nd ![p](http://x) [q]: r "
+      "\xe2\x80\xae";
+  const std::string markdown = to_markdown(build_report(hostile_results(text), quoted()));
+  EXPECT_THAT(markdown, HasSubstr("# &lt;script&gt;alert(1)&lt;/script&gt;&lt;img src=x onerror=y&gt; a\\|b "
+                                  "\\\\\\|c &amp;lt; \\\\x1b[2J\\\\r d !\\[p]\\(http://x) [q]\\: r "
+                                  "\\\\xe2\\\\x80\\\\xae"));
+  EXPECT_EQ(markdown.find('<'), std::string::npos);
+  EXPECT_THAT(markdown, Not(HasSubstr("\n# &lt;")));  // no paragraph becomes a heading
+  std::size_t rows = 0, wanted = 0;
+  std::istringstream lines(markdown);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_TRUE(
+        std::all_of(line.begin(), line.end(), [](unsigned char c) { return c >= 0x20 && c != 0x7f; }));
+    const bool row = line.starts_with("|");
+    if (row && wanted > 0) EXPECT_EQ(cells_of(line), wanted) << line;
+    wanted = row ? cells_of(line) : 0;
+    rows += row ? 1 : 0;
+  }
+  EXPECT_GT(rows, 50u);
+  const std::string shown = summary_text(hostile_results(text));
+  EXPECT_EQ(shown.find('\x1b'), std::string::npos);
 }
 
 TEST(Report, ADamagedQuotedFileIsSaidAndNotFatal) {

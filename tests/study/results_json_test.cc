@@ -1,14 +1,17 @@
 // Claim: a results file comes back as it was written, and a cut, edited or foreign one is refused with
-// RESULTS. How: round trip by text and by file; every prefix and thousands of single-byte changes of a file;
-// wrong references.
-#include <gtest/gtest.h>
+// RESULTS, as is one without a machine or nested too deep; what is loaded can be reported. How: round trip by
+// text and by file; every prefix and thousands of single-byte changes of a file; wrong references; emptied
+// lists and extreme numbers under a right digest.
+#include <gmock/gmock.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "example_results.h"
 #include "sealring/base/bytes.h"
 #include "sealring/crypto/kdf.h"
 #include "sealring/study/process.h"
+#include "sealring/study/report.h"
 #include "sealring/study/results.h"
 
 namespace sealring {
@@ -71,6 +74,71 @@ TEST(ResultsJson, EveryEditedByteIsRefused) {
 std::string with_digest(const nlohmann::json& content) {
   const std::string digest = to_hex(sha256({as_bytes(content.dump())}));
   return nlohmann::json{{"schema", kResultsSchema}, {"digest", digest}, {"content", content}}.dump();
+}
+
+TEST(ResultsJson, NoMachineIsRefused) {
+  nlohmann::json content = nlohmann::json::parse(results_to_text(small_results())).at("content");
+  content["blocks"] = nlohmann::json::array();
+  ASSERT_TRUE(results_from_text(with_digest(content)));
+  content["machines"] = nlohmann::json::array();
+  const auto back = results_from_text(with_digest(content));
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error().code, Code::results);
+  EXPECT_THAT(back.error().what, testing::HasSubstr("no machine"));
+}
+
+TEST(ResultsJson, DeepNestingIsRefusedBeforeItIsParsed) {
+  const std::size_t depth = 3'000'000;
+  const std::string deep = std::string(depth, '[') + std::string(depth, ']');
+  std::string objects;
+  for (std::size_t i = 0; i < 500'000; ++i) objects += R"({"a":)";
+  const std::string head = R"({"schema":"sealring-study-1","digest":"00","content":)";
+  for (const std::string& text : {deep, std::string(depth, '['), objects, head + deep + "}"}) {
+    const auto back = results_from_text(text);
+    ASSERT_FALSE(back);
+    EXPECT_EQ(back.error().code, Code::results);
+    EXPECT_THAT(back.error().what, testing::HasSubstr("nested deeper"));
+  }
+  StudyResults brackets = small_results();  // in a text they nest nothing
+  brackets.models[0].description = std::string(100, '[') + "\"\\" + std::string(100, '{');
+  EXPECT_TRUE(results_from_text(results_to_text(brackets)));
+}
+
+/// Calls `visit` for `value` and everything inside it.
+void walk(nlohmann::json& value, const std::function<void(nlohmann::json&)>& visit) {
+  visit(value);
+  if (!value.is_structured()) return;
+  for (nlohmann::json& each : value) walk(each, visit);
+}
+
+TEST(ResultsJson, WhateverIsLoadedCanBeReported) {
+  nlohmann::json content = nlohmann::json::parse(results_to_text(example_results())).at("content");
+  std::vector<nlohmann::json*> places;
+  walk(content, [&](nlohmann::json& value) { places.push_back(&value); });
+  const std::vector<nlohmann::json> numbers = {0, -1, 4294967295u, 1e308};
+  std::size_t loaded = 0, tried = 0;
+  const auto attempt = [&](nlohmann::json& place, nlohmann::json value) {
+    std::swap(place, value);
+    ++tried;
+    if (const auto back = results_from_text(with_digest(content))) {
+      ++loaded;
+      const Report report = build_report(*back, "");
+      EXPECT_FALSE(to_markdown(report).empty() || to_json(report).empty() || summary_text(*back).empty());
+    }
+    std::swap(place, value);
+  };
+  for (nlohmann::json& each : content) {
+    if (each.is_array()) attempt(each, nlohmann::json::array());
+  }
+  constexpr std::size_t kStride = 37;  // a prime: over the repeated records it meets every kind of field
+  for (std::size_t i = 0; i < places.size(); i += kStride) {
+    nlohmann::json& place = *places[i];
+    if (place.is_array()) attempt(place, nlohmann::json::array());
+    if (place.is_string()) attempt(place, "");
+    if (place.is_number()) attempt(place, numbers[i / kStride % numbers.size()]);
+  }
+  EXPECT_GT(loaded, 50u);
+  EXPECT_LT(loaded, tried);
 }
 
 TEST(ResultsJson, ForeignContentIsRefused) {

@@ -1,6 +1,7 @@
 # Claim: what README.md says of files, commands, variables, error codes and order is so.
 # How: it is compared with config.cc's variables, error.h's codes, ./run's commands and the files there are.
 
+import ast
 import re
 
 from tree import ROOT, read, report
@@ -33,6 +34,21 @@ def test_variables_are_those_of_the_library():
     listed = set(re.findall(r"^\| `(SEALRING_\w+)` \|", README, re.MULTILINE))
     assert listed == known
     assert set(re.findall(r"SEALRING_[A-Z_]*[A-Z]", README)) == known
+
+
+def test_python_knows_the_variables_and_flags_of_the_library():
+    """python/sealring/_environment.py looks at them before the library is loaded."""
+    source = read(ROOT / "sealring" / "collective" / "config.cc")
+    module = ast.parse(read(ROOT / "python" / "sealring" / "_environment.py"))
+    python = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign)
+    }
+    table = re.search(r"kVariables = \{(.*?)\};", source, re.DOTALL)
+    assert list(python["VARIABLES"]) == re.findall(r"SEALRING_\w+", table.group(1))
+    flags = re.findall(r'key == "(\w+)"\) \{\s*SR_TRY\([\w.]+, parse_flag', source)
+    assert flags and sorted(python["FLAGS"]) == sorted(f"SEALRING_{flag}" for flag in flags)
 
 
 def test_codes_are_those_of_the_library():
