@@ -62,8 +62,9 @@ class SessionImpl final : public Session {
     core_->adopt(std::move(established.keys), std::move(established.addresses), identity_.description);
     GroupKeys& world_keys = core_->keys->world_group();
     if (config.world > 1) {
-      SR_TRY(core_->transport->open_group(core_->links_for(world_keys, {Kind::ctl, Kind::pair, Kind::p2p}),
-                                          deadline));
+      SR_TRY(connect_group(*core_->transport,
+                           core_->links_for(world_keys, {Kind::ctl, Kind::pair, Kind::p2p}), *store,
+                           established.prefix, config.world, deadline));
       SR_TRY(auto streams, core_->transport->control_streams());
       const ControlConfig control{
           config.rank, config.world, config.heartbeat, std::chrono::milliseconds(0), {}};
@@ -104,7 +105,8 @@ class SessionImpl final : public Session {
       const Deadline deadline = Deadline::in(config.connect_timeout);
       SR_TRY(auto keys, establish_group(*core_->keys, members, store, prefix, deadline));
       if (members.size() > 1) {
-        SR_TRY(core_->transport->open_group(core_->links_for(*keys, {Kind::pair, Kind::p2p}), deadline));
+        SR_TRY(connect_group(*core_->transport, core_->links_for(*keys, {Kind::pair, Kind::p2p}), store,
+                             prefix, config.world, deadline));
       }
       GroupKeys& group_keys = *keys;
       auto group = std::make_shared<GroupCommunicator>(core_, std::move(keys), group_keys);

@@ -1,9 +1,11 @@
-// Claim: ranks that cannot become a session all learn why, also when the store ends with the first that gave
-// up. How: ranks as threads with different keys or suites; one is slow at the store, which fails once
-// another's connect has returned.
+// Claim: ranks that cannot become a session all learn why, and soon, also when the store ends with the first
+// that gave up, or gives wrong addresses or counts.
+// How: ranks as threads with different keys or suites; one is slow at the store, which fails once another's
+// connect has returned; stores that lie to one rank.
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <limits>
 
 #include "tests/collective/local_job.h"
 
@@ -95,6 +97,68 @@ TEST(Session, DifferentSuitesAreToldToASlowRankToo) {
     const Pair pair = connect_pair(key, key, Suite::chacha20_poly1305, std::chrono::milliseconds(delay_ms));
     EXPECT_THAT(pair.first.message(), HasSubstr("SR-E205"));
     EXPECT_THAT(pair.second.message(), HasSubstr("SR-E205"));
+  }
+}
+
+/// The same store but for one kind of call.
+std::shared_ptr<Store> changed_store(const std::shared_ptr<Store>& store,
+                                     const std::function<void(StoreCallbacks&)>& change) {
+  StoreCallbacks calls{
+      [store](const std::string& key, ByteView value) { return store->set(key, value); },
+      [store](const std::string& key) { return store->try_get(key); },
+      [store](const std::string& key, std::int64_t amount) { return store->add(key, amount); },
+      [store](const std::string& key) { return store->remove(key); }, "changed"};
+  change(calls);
+  return make_callback_store(std::move(calls));
+}
+
+Error connect_over_tcp(Rank rank, const JobKey& key, std::shared_ptr<Store> store,
+                       std::chrono::milliseconds timeout) {
+  log_setup("off", -1);
+  CommConfig config;
+  config.rank = rank;
+  config.world = 2;
+  config.connect_timeout = timeout;
+  auto transport = make_tcp_transport({"127.0.0.1", 0, 0, ""});
+  if (!transport) return transport.error();
+  auto session =
+      Session::connect(config, make_job_key_identity(key), std::move(*transport), std::move(store), "test");
+  return session ? Error{} : session.error();
+}
+
+TEST(Session, AnAddressThatIsNoneEndsBothRanksAtOnce) {
+  const JobKey key = JobKey::generate();
+  const std::shared_ptr<Store> store = make_memory_store();
+  const auto lying = changed_store(store, [&](StoreCallbacks& calls) {
+    calls.try_get = [store](const std::string& name) -> Result<std::optional<Bytes>> {
+      if (name.ends_with("/address/0")) return to_bytes(as_bytes("127.0.0.1:0"));
+      return store->try_get(name);
+    };
+  });
+  const auto begin = Clock::now();
+  Error second;
+  std::thread other([&] { second = connect_over_tcp(1, key, lying, std::chrono::seconds(20)); });
+  const Error first = connect_over_tcp(0, key, store, std::chrono::seconds(20));
+  other.join();
+  EXPECT_EQ(second.code, Code::peer_lost) << second.message();
+  EXPECT_EQ(second.rank, 1);
+  EXPECT_EQ(second.peer, 0);
+  EXPECT_EQ(first.code, Code::aborted) << first.message();
+  EXPECT_EQ(first.rank, 0);
+  EXPECT_THAT(first.what, HasSubstr("reported by rank 1, unauthenticated: SR-E603"));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(3 * slow_factor()));
+}
+
+TEST(Session, ACounterThatCountsWrongIsAnErrorOfThisRank) {
+  const std::shared_ptr<Store> store = make_memory_store();
+  for (const std::int64_t count : {std::int64_t{0}, std::numeric_limits<std::int64_t>::min()}) {
+    const auto lying = changed_store(store, [&](StoreCallbacks& calls) {
+      calls.add = [count](const std::string&, std::int64_t) -> Result<std::int64_t> { return count; };
+    });
+    const Error error = connect_over_tcp(1, JobKey::generate(), lying, std::chrono::seconds(5));
+    EXPECT_EQ(error.code, Code::store) << error.message();
+    EXPECT_EQ(error.rank, 1);
+    EXPECT_EQ(error.stage, "handshake.arrivals");
   }
 }
 
