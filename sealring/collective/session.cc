@@ -57,13 +57,15 @@ class SessionImpl final : public Session {
     handshake.world = config.world;
     handshake.suite = config.suite;
     handshake.config_text = config.canonical();
+    // Whatever the store is, it may fall silent.
+    SR_TRY(const auto bounded, make_bounded_store(std::move(store), deadline));
     SR_TRY(Established established,
-           establish_world(handshake, identity_, *store, prefix, core_->transport->address(), deadline));
+           establish_world(handshake, identity_, *bounded, prefix, core_->transport->address(), deadline));
     core_->adopt(std::move(established.keys), std::move(established.addresses), identity_.description);
     GroupKeys& world_keys = core_->keys->world_group();
     if (config.world > 1) {
       SR_TRY(connect_group(*core_->transport,
-                           core_->links_for(world_keys, {Kind::ctl, Kind::pair, Kind::p2p}), *store,
+                           core_->links_for(world_keys, {Kind::ctl, Kind::pair, Kind::p2p}), *bounded,
                            established.prefix, config.world, deadline));
       SR_TRY(auto streams, core_->transport->control_streams());
       const ControlConfig control{
@@ -72,7 +74,7 @@ class SessionImpl final : public Session {
       core_->adopt(std::move(started));
       // Every peer has proved keys by its connection, so every peer is past the handshake: nobody reads these
       // now.
-      cleanup(*store, established.prefix, config.rank, config.world);
+      cleanup(*bounded, established.prefix, config.rank, config.world);
     }
     world_ = std::make_shared<GroupCommunicator>(core_, nullptr, world_keys);
     setup_ns_ = now_ns() - start_ns;

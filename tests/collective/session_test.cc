@@ -1,10 +1,11 @@
 // Claim: ranks that cannot become a session all learn why, and soon, also when the store ends with the first
-// that gave up, or gives wrong addresses or counts.
+// that gave up, gives wrong addresses or counts, or falls silent.
 // How: ranks as threads with different keys or suites; one is slow at the store, which fails once another's
-// connect has returned; stores that lie to one rank.
+// connect has returned; stores that lie to one rank or do not answer it.
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <future>
 #include <limits>
 
 #include "tests/collective/local_job.h"
@@ -160,6 +161,35 @@ TEST(Session, ACounterThatCountsWrongIsAnErrorOfThisRank) {
     EXPECT_EQ(error.rank, 1);
     EXPECT_EQ(error.stage, "handshake.arrivals");
   }
+}
+
+TEST(Session, AStoreThatFallsSilentIsATimeoutInTime) {
+  const auto release = std::make_shared<std::promise<void>>();
+  const auto released = release->get_future().share();
+  for (const char* slot : {"arrivals", "hello", "note"}) {
+    const std::shared_ptr<Store> store = make_memory_store();
+    const auto silent = changed_store(store, [&](StoreCallbacks& calls) {
+      const auto wait_at = [released, slot](const std::string& key) {
+        if (key.find(slot) != std::string::npos) released.wait();
+      };
+      calls.add = [=](const std::string& key, std::int64_t amount) {
+        wait_at(key);
+        return store->add(key, amount);
+      };
+      calls.try_get = [=](const std::string& key) {
+        wait_at(key);
+        return store->try_get(key);
+      };
+    });
+    const auto begin = Clock::now();
+    const Error error = connect_over_tcp(1, JobKey::generate(), silent, std::chrono::milliseconds(1000));
+    EXPECT_EQ(error.code, Code::timeout) << error.message();
+    EXPECT_EQ(error.rank, 1);
+    EXPECT_THAT(error.what, HasSubstr("changed did not answer"));
+    EXPECT_THAT(error.what, HasSubstr(slot));
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(3 * slow_factor()));
+  }
+  release->set_value();
 }
 
 }  // namespace
