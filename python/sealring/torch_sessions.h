@@ -222,11 +222,19 @@ inline Result<std::shared_ptr<Communicator>> split_session(LiveSession& live, co
   if (!std::is_sorted(members.begin(), members.end()))
     return fail(Code::unsupported, "new_group", "the group's ranks are not in ascending order",
                 "pass sorted ranks (new_group's default)");
-  const auto shared = make_torch_store(std::move(store), "PyTorch's store");
+  SR_TRY(const auto shared, make_bounded_store(make_torch_store(std::move(store), "PyTorch's store"),
+                                               Deadline::in(live.session->config().connect_timeout)));
   // A world that is destroyed and made again uses the same names in the same store: earlier entries must not
   // be met.
-  SR_TRY(const std::int64_t arrived, shared->add("sealring/split/arrivals", 1));
-  const auto turn = (arrived - 1) / static_cast<std::int64_t>(members.size());
+  auto arrived = shared->add("sealring/split/arrivals", 1);
+  if (arrived && *arrived < 1)
+    arrived = fail(Code::store, "new_group.arrivals", "the store's arrival counter is not a count",
+                   "another program writes to PyTorch's store");
+  if (!arrived) {
+    arrived.error().rank = live.session->config().rank;
+    return fail(std::move(arrived).error());
+  }
+  const auto turn = (*arrived - 1) / static_cast<std::int64_t>(members.size());
   return live.session->split(members, *shared, "sealring/split/" + std::to_string(turn));
 }
 

@@ -18,7 +18,8 @@ inline tl::unexpected<Error> store_failed(const char* doing, const std::exceptio
               "check that rank 0 (MASTER_ADDR:MASTER_PORT) is alive and reachable");
 }
 
-/// Keeps `store` alive. Any thread may call it, with or without the GIL: a store written in Python takes it
+/// Keeps `store` alive. Its calls wait as long as PyTorch's store does, 300 s by default: bound them by
+/// make_bounded_store. Any thread may call it, with or without the GIL: a store written in Python takes it
 /// itself.
 inline std::shared_ptr<Store> make_torch_store(c10::intrusive_ptr<c10d::Store> store,
                                                std::string description) {

@@ -17,27 +17,61 @@ std::string joined(const std::vector<Rank>& ranks) {
   return out;
 }
 
-/// Another rank's note, if one was posted.
+/// What the note of `rank` says, if one was posted: this rank's error.
+Result<std::optional<Error>> read_note(Store& store, const std::string& prefix, Rank me, Rank rank,
+                                       std::uint16_t world, const char* stage) {
+  SR_TRY(const auto bytes, store.try_get(fmt::format("{}/note/{}", prefix, rank)));
+  if (!bytes) return std::nullopt;
+  const auto note = Note::decode(*bytes, world);
+  if (!note || note->rank != rank) return std::nullopt;
+  Error error;
+  error.code = Code::aborted;
+  error.rank = me;
+  error.peer = rank;
+  error.stage = stage;
+  error.what = fmt::format("reported by rank {}, unauthenticated: SR-E{} {}{}", rank,
+                           static_cast<unsigned>(note->code), code_info(note->code).name,
+                           note->peer >= 0 ? fmt::format(" about rank {}", note->peer) : std::string());
+  return error;
+}
+
 Result<void> look_for_notes(Store& store, const std::string& prefix, Rank me,
                             const std::vector<Rank>& members, std::uint16_t world) {
   for (const Rank rank : members) {
     if (rank == me) continue;
-    SR_TRY(const auto bytes, store.try_get(fmt::format("{}/note/{}", prefix, rank)));
-    if (!bytes) continue;
-    const auto note = Note::decode(*bytes, world);
-    if (!note || note->rank != rank) continue;
-    Error error;
-    error.code = Code::aborted;
-    error.rank = me;
-    error.peer = rank;
-    error.stage = "handshake";
-    error.what = fmt::format("reported by rank {}, unauthenticated: SR-E{} {}{}", rank,
-                             static_cast<unsigned>(note->code), code_info(note->code).name,
-                             note->peer >= 0 ? fmt::format(" about rank {}", note->peer) : std::string());
-    return fail(std::move(error));
+    SR_TRY(auto note, read_note(store, prefix, me, rank, world, "handshake"));
+    if (note) return fail(*std::move(note));
   }
   return {};
 }
+
+/// Looks for notes again and again, at a few ranks each time: a large world must not drown its store. Whoever
+/// finds a note posts its own, so all soon know.
+class NoteWatch {
+ public:
+  NoteWatch(Store& store, const std::string& prefix, Rank me, const std::vector<Rank>& peers,
+            std::uint16_t world)
+      : store_(store), prefix_(prefix), me_(me), peers_(peers), world_(world) {}
+  Result<void> look() {
+    for (std::size_t i = 0; i < std::min(peers_.size(), kRanksEachTime); ++i) {
+      const Rank rank = peers_[next_++ % peers_.size()];
+      // A store that has ended is no error here: it may have lived in a rank that is through.
+      auto note = read_note(store_, prefix_, me_, rank, world_, "connect");
+      if (!note) return {};
+      if (*note) return fail(**std::move(note));
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::size_t kRanksEachTime = 16;
+  Store& store_;
+  const std::string& prefix_;
+  const Rank me_;
+  const std::vector<Rank>& peers_;
+  const std::uint16_t world_;
+  std::size_t next_ = 0;
+};
 
 /// Waits between polls: short at first, since local ranks answer within a millisecond.
 class Backoff {
@@ -107,11 +141,15 @@ void linger(Store& store, const std::string& prefix, Rank me, const std::vector<
   }
 }
 
+/// How long a rank that gives up stays for the others: behind the deadline they are about to give up too.
+std::chrono::milliseconds patience_after(const Error& error) {
+  return std::chrono::milliseconds(error.code == Code::timeout ? 500 : 2000);
+}
+
 tl::unexpected<Error> give_up(Store& store, const std::string& prefix, Rank me, Error error,
-                              const std::vector<Rank>& present) {
+                              const std::vector<Rank>& present, std::chrono::milliseconds patience) {
   if (error.rank < 0) error.rank = me;
   post_note(store, prefix, me, error);
-  const std::chrono::milliseconds patience(error.code == Code::timeout ? 500 : 2000);
   if (error.code != Code::store) linger(store, prefix, me, present, Deadline::in(patience));
   return fail(std::move(error));
 }
@@ -163,16 +201,28 @@ Result<std::vector<std::string>> collect_addresses(Store& store, const std::stri
 Result<Established> establish_world(const HandshakeConfig& config, const Identity& identity, Store& store,
                                     const std::string& prefix, const std::string& address,
                                     Deadline deadline) {
-  SR_TRY(const std::int64_t arrivals, store.add(prefix + "/arrivals", 1));
-  if (arrivals < 1)
-    return fail(Code::store, "handshake.arrivals", "the store's arrival counter is not a count");
-  Established out;
-  out.prefix = fmt::format("{}/{}", prefix, (arrivals - 1) / config.world);
-  SR_TRY(store.set(fmt::format("{}/address/{}", out.prefix, config.rank), as_bytes(address)));
-  const auto failed = [&](Error error) {
-    return give_up(store, out.prefix, config.rank, std::move(error),
-                   arrived(store, out.prefix, config.world));
+  const auto of_this_rank = [&](Error error) {
+    error.rank = config.rank;
+    return fail(std::move(error));
   };
+  auto arrivals = store.add(prefix + "/arrivals", 1);
+  if (!arrivals) return of_this_rank(std::move(arrivals).error());
+  if (*arrivals < 1) {
+    Error error;
+    error.code = Code::store;
+    error.stage = "handshake.arrivals";
+    error.what = "the store's arrival counter is not a count";
+    return of_this_rank(std::move(error));
+  }
+  Established out;
+  out.prefix = fmt::format("{}/{}", prefix, (*arrivals - 1) / config.world);
+  const auto failed = [&](Error error) {
+    const auto patience = patience_after(error);
+    return give_up(store, out.prefix, config.rank, std::move(error), arrived(store, out.prefix, config.world),
+                   patience);
+  };
+  auto posted = store.set(fmt::format("{}/address/{}", out.prefix, config.rank), as_bytes(address));
+  if (!posted) return failed(std::move(posted).error());
   auto machine = Handshake::start(config, identity);
   if (!machine) return failed(std::move(machine).error());
   const auto ranks = all_ranks(config.world);
@@ -190,10 +240,27 @@ Result<std::unique_ptr<GroupKeys>> establish_group(Result<SubgroupHandshake> mac
                                                    std::uint16_t world, const std::vector<Rank>& members,
                                                    Store& store, const std::string& prefix,
                                                    Deadline deadline) {
-  if (!machine) return give_up(store, prefix, me, std::move(machine).error(), members);
+  const auto failed = [&](Error error) {
+    const auto patience = patience_after(error);
+    return give_up(store, prefix, me, std::move(error), members, patience);
+  };
+  if (!machine) return failed(std::move(machine).error());
   auto done = pump(*machine, store, prefix, me, members, world, deadline);
-  if (!done) return give_up(store, prefix, me, std::move(done).error(), members);
+  if (!done) return failed(std::move(done).error());
   return std::move(*machine).finish();
+}
+
+Result<void> connect_group(Transport& transport, GroupLinks links, Store& store, const std::string& prefix,
+                           std::uint16_t world, Deadline deadline) {
+  std::vector<Rank> peers;
+  for (const PeerLink& link : links.peers) peers.push_back(link.peer);
+  NoteWatch watch(store, prefix, links.me, peers, world);
+  links.check = [&watch] { return watch.look(); };
+  auto opened = transport.open_group(links, deadline);
+  if (opened) return {};
+  // Those who are connecting look ten times a second; those who are through post no note.
+  constexpr std::chrono::milliseconds kPatience{500};
+  return give_up(store, prefix, links.me, std::move(opened).error(), peers, kPatience);
 }
 
 void cleanup(Store& store, const std::string& prefix, Rank rank, std::uint16_t world) noexcept {

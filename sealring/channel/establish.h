@@ -8,6 +8,7 @@
 #include "sealring/base/deadline.h"
 #include "sealring/session/handshake.h"
 #include "sealring/transport/store.h"
+#include "sealring/transport/transport.h"
 
 namespace sealring {
 
@@ -33,6 +34,12 @@ Result<std::unique_ptr<GroupKeys>> establish_group(Result<SubgroupHandshake> mac
                                                    std::uint16_t world, const std::vector<Rank>& members,
                                                    Store& store, const std::string& prefix,
                                                    Deadline deadline);
+
+/// Transport::open_group, for a group that was established below `prefix`: what another member noted there
+/// ends it ("reported by rank 2, unauthenticated"), and on an error of my own a note is posted for the
+/// others. Errors: open_group's, with rank.
+Result<void> connect_group(Transport& transport, GroupLinks links, Store& store, const std::string& prefix,
+                           std::uint16_t world, Deadline deadline);
 
 /// Removes what this rank posted. Only after every peer has proved READY (its connections carry keys): an
 /// entry that somebody still waits for must stay.

@@ -57,15 +57,18 @@ class SessionImpl final : public Session {
     handshake.world = config.world;
     handshake.suite = config.suite;
     handshake.config_text = config.canonical();
+    // Whatever the store is, it may fall silent.
+    SR_TRY(const auto bounded, make_bounded_store(std::move(store), deadline));
     SR_TRY(Established established,
-           establish_world(handshake, identity_, *store, prefix, core_->transport->address(), deadline));
+           establish_world(handshake, identity_, *bounded, prefix, core_->transport->address(), deadline));
     core_->adopt(std::move(established.keys), std::move(established.addresses), identity_.description);
     GroupKeys& world_keys = core_->keys->world_group();
     if (config.world > 1) {
-      SR_TRY(const GroupLinks links, core_->with_keys([&]() -> Result<GroupLinks> {
+      SR_TRY(GroupLinks links, core_->with_keys([&]() -> Result<GroupLinks> {
         return core_->links_for(world_keys, {Kind::ctl, Kind::pair, Kind::p2p});
       }));
-      SR_TRY(core_->transport->open_group(links, deadline));
+      SR_TRY(connect_group(*core_->transport, std::move(links), *bounded, established.prefix, config.world,
+                           deadline));
       SR_TRY(auto streams, core_->transport->control_streams());
       const ControlConfig control{
           config.rank, config.world, config.heartbeat, std::chrono::milliseconds(0), {}};
@@ -75,7 +78,7 @@ class SessionImpl final : public Session {
       core_->adopt(std::move(started));
       // Every peer has proved keys by its connection, so every peer is past the handshake: nobody reads these
       // now.
-      cleanup(*store, established.prefix, config.rank, config.world);
+      cleanup(*bounded, established.prefix, config.rank, config.world);
     }
     // From the start of the control plane on, another rank may end the session at any time.
     SR_TRY(world_, core_->with_keys([&]() -> Result<std::shared_ptr<GroupCommunicator>> {
@@ -113,7 +116,8 @@ class SessionImpl final : public Session {
       SR_TRY(auto keys, establish_group(std::move(started), config.rank, config.world, members, store, prefix,
                                         deadline));
       if (members.size() > 1) {
-        SR_TRY(core_->transport->open_group(core_->links_for(*keys, {Kind::pair, Kind::p2p}), deadline));
+        SR_TRY(connect_group(*core_->transport, core_->links_for(*keys, {Kind::pair, Kind::p2p}), store,
+                             prefix, config.world, deadline));
       }
       GroupKeys& group_keys = *keys;
       auto group = std::make_shared<GroupCommunicator>(core_, std::move(keys), group_keys);

@@ -161,14 +161,17 @@ class FileStore final : public Store {
   Result<Fd> open_locked(const std::string& path) {
     const Deadline deadline = Deadline::in(kLockMax);
     while (true) {
-      Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+      // Without waiting: a pipe that somebody put there must not stop this rank.
+      Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
       if (!fd.valid()) return fail(file_error(errno, "store.add", "opening " + path));
       struct stat opened {
       }, named{};
+      if (::fstat(fd.get(), &opened) != 0) return fail(file_error(errno, "store.add", "looking at " + path));
+      if (!S_ISREG(opened.st_mode)) return fail(Code::store, "store.add", path + " is not a counter");
       if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
         // It may have been removed, and made anew, between the opening and the lock.
-        const bool same = ::fstat(fd.get(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
-                          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+        const bool same = ::stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+                          opened.st_dev == named.st_dev;
         if (same) return fd;
       } else if (errno != EWOULDBLOCK && errno != EINTR) {
         return fail(file_error(errno, "store.add", "locking " + path));

@@ -327,6 +327,7 @@ Result<void> LoopbackTransport::open_group(const GroupLinks& links, Deadline dea
     }
   }
   while (true) {
+    const auto turn = Deadline::in(GroupLinks::kCheckPeriod);
     const std::uint64_t seen = hub_->state(me_).data.events();
     std::vector<Rank> missing;
     for (std::size_t i = 0; i < opened.size(); ++i) {
@@ -339,7 +340,11 @@ Result<void> LoopbackTransport::open_group(const GroupLinks& links, Deadline dea
       if (dead) return fail(transport_aborted("transport.open"));
       return fail(timed_out("transport.open", name_ranks(missing) + " did not connect", missing));
     }
-    hub_->state(me_).data.wait_past(seen, deadline);
+    if (auto checked = links.check ? links.check() : Result<void>(); !checked) {
+      close_group(links.group);
+      return checked;
+    }
+    hub_->state(me_).data.wait_past(seen, links.check ? deadline.earlier(turn) : deadline);
   }
 }
 

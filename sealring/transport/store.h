@@ -57,5 +57,12 @@ struct StoreCallbacks {
   std::string description;
 };
 std::unique_ptr<Store> make_callback_store(StoreCallbacks callbacks);
+/// Asks `inner` from a thread of its own, so that no call waits longer than until `deadline` (and half a
+/// second for calls made later).
+///
+/// A call that is not answered by then is TIMEOUT, naming the store and the key, and so is every later call,
+/// at once. The thread is then left behind, and keeps `inner` alive until that answers. In a forked child:
+/// FORKED. Errors: OUT_OF_MEMORY (no thread).
+Result<std::shared_ptr<Store>> make_bounded_store(std::shared_ptr<Store> inner, Deadline deadline);
 
 }  // namespace sealring

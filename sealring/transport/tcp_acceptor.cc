@@ -11,7 +11,7 @@ namespace sealring {
 namespace {
 
 constexpr std::chrono::seconds kUnprovenAgeMax{5};
-constexpr std::chrono::seconds kYieldAge{1};
+constexpr std::chrono::milliseconds kYieldAge{100};
 constexpr std::chrono::milliseconds kFdLimitPause{100};
 
 }  // namespace

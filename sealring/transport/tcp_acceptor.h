@@ -11,15 +11,17 @@
 
 namespace sealring {
 
-/// [protocol A.4] at most 128 unproven sockets, 5 s, 256 bytes read (in fact 97), no allocation by a peer's
+/// [protocol A.4] at most 256 unproven sockets, 5 s, 256 bytes read (in fact 97), no allocation by a peer's
 /// word.
 ///
 /// A socket whose answer names a group that is not open yet waits for it within these limits: the other rank
-/// was earlier. When all places are taken, new sockets wait in the listener's queue, and the oldest unproven
-/// one gives its place up once it is a second old: a stranger's flood delays a rank, but cannot keep it out.
+/// was earlier. When all places are taken, new sockets wait in the listener's queue, and unproven ones give
+/// their places up, the oldest first, once they are 100 ms old. So a burst of idle connections delays a rank
+/// by the time that its queue takes at 2560 a second: 2 s for a full queue of 4096. Who goes on connecting
+/// faster than that keeps the queue full, and ranks out: that is for the network to stop.
 class TcpAcceptor {
  public:
-  static constexpr std::size_t kUnprovenMax = 128;
+  static constexpr std::size_t kUnprovenMax = 256;
   static Result<std::unique_ptr<TcpAcceptor>> start(Fd listener, TcpStreams& streams);
   ~TcpAcceptor();
   /// A group was opened: sockets that wait for it are judged now.

@@ -40,8 +40,9 @@ Result<void> TcpConnector::prepare() {
 
 Result<void> TcpConnector::run(const Fd& filled_event, const Fd& abort_event, Deadline deadline) {
   std::vector<pollfd> polled(attempts_.size() + 2);
+  auto check_at = links_.check ? Clock::now() + GroupLinks::kCheckPeriod : Clock::time_point::max();
   while (true) {
-    auto next_event = Clock::time_point::max();
+    auto next_event = check_at;
     for (std::size_t i = 0; i < attempts_.size(); ++i) {
       Attempt& attempt = attempts_[i];
       const auto now = Clock::now();
@@ -56,6 +57,11 @@ Result<void> TcpConnector::run(const Fd& filled_event, const Fd& abort_event, De
     }
     if (streams_.missing(links_.group).empty()) return {};
     if (deadline.expired()) return fail(timeout_error());
+    if (Clock::now() >= check_at) {
+      SR_TRY(links_.check());
+      check_at = Clock::now() + GroupLinks::kCheckPeriod;
+      continue;
+    }
     polled[attempts_.size()] = {filled_event.get(), POLLIN, 0};
     polled[attempts_.size() + 1] = {abort_event.get(), POLLIN, 0};
     const auto wait = Deadline::at(next_event).earlier(deadline).left();

@@ -15,7 +15,7 @@ class TcpConnector {
   /// is none.
   Result<void> prepare();
   /// Runs until every slot of the group is filled, by this side or by the acceptor. `filled_event` and
-  /// `abort_event` wake it. Errors: TIMEOUT, ABORTED, FD_LIMIT.
+  /// `abort_event` wake it. Errors: TIMEOUT, ABORTED, FD_LIMIT, what links.check gave.
   Result<void> run(const Fd& filled_event, const Fd& abort_event, Deadline deadline);
 
  private:

@@ -10,7 +10,7 @@ namespace sealring {
 namespace {
 
 constexpr std::chrono::seconds kUnprovenAgeMax{5};
-constexpr std::chrono::seconds kYieldAge{1};
+constexpr std::chrono::milliseconds kYieldAge{100};
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 }  // namespace
@@ -56,15 +56,17 @@ std::size_t TcpStoreServer::unproven() const {
 
 void TcpStoreServer::poll_once() {
   std::vector<pollfd> polled;
-  auto next_event = Clock::time_point::max();
+  auto next_event = Clock::time_point::max(), oldest = Clock::time_point::max();
   for (const auto& client : clients_) {
     polled.push_back({client->fd.get(), static_cast<short>(client->out.empty() ? POLLIN : POLLOUT), 0});
-    if (!client->proven) next_event = std::min(next_event, client->since + kUnprovenAgeMax);
+    if (!client->proven) oldest = std::min(oldest, client->since);
   }
+  if (oldest != Clock::time_point::max()) next_event = oldest + kUnprovenAgeMax;
   const bool full = unproven() >= kUnprovenMax || clients_.size() >= kClientsMax;
   const bool accepting = !full && accept_after_ <= Clock::now();
-  // A full house is looked at again when somebody may have become too old.
-  if (!accepting) next_event = std::min(next_event, std::max(accept_after_, Clock::now() + kAcceptPause));
+  // A full house is looked at again when somebody has become too old.
+  if (full && oldest != Clock::time_point::max()) next_event = std::min(next_event, oldest + kYieldAge);
+  if (!accepting && !full) next_event = std::min(next_event, accept_after_);
   polled.push_back({accepting ? listener_.get() : -1, POLLIN, 0});
   polled.push_back({wake_.get(), POLLIN, 0});
   const auto wait = next_event == Clock::time_point::max() ? Deadline::never() : Deadline::at(next_event);
@@ -75,12 +77,12 @@ void TcpStoreServer::poll_once() {
   if (accepting && polled[polled.size() - 2].revents != 0) accept_some();
 }
 
-/// Unproven clients have 5 s, and 1 s when they stand in others' way.
+/// Unproven clients have 5 s, and 100 ms when they stand in others' way.
 void TcpStoreServer::drop_where_over() {
   const auto now = Clock::now();
   const bool full = unproven() >= kUnprovenMax || clients_.size() >= kClientsMax;
   std::erase_if(clients_, [&](const std::unique_ptr<Client>& client) {
-    const bool late = !client->proven && now - client->since > (full ? kYieldAge : kUnprovenAgeMax);
+    const bool late = !client->proven && now - client->since >= (full ? kYieldAge : kUnprovenAgeMax);
     if (late)
       limiter_.log(LogLevel::warning, "store_client_refused",
                    {{"reason", "no proof of the job key in time"}});

@@ -14,11 +14,12 @@
 
 namespace sealring {
 
-/// Lives until destroyed, whatever its clients do. Strangers: at most 128 at once, 5 s and 64 bytes each.
+/// Lives until destroyed, whatever its clients do. Strangers: at most 256 at once, 64 bytes each, and 5 s or,
+/// when all places are taken, 100 ms (see TcpAcceptor for what that means in a flood).
 class TcpStoreServer {
  public:
-  static constexpr std::size_t kUnprovenMax = 128;
-  static constexpr std::size_t kClientsMax = kRanksMax + 64;
+  static constexpr std::size_t kUnprovenMax = 256;
+  static constexpr std::size_t kClientsMax = kRanksMax + kUnprovenMax;
   static Result<std::unique_ptr<TcpStoreServer>> start(Fd listener, SecretBytes key);
   ~TcpStoreServer();
   StoreEntries& entries() { return entries_; }

@@ -47,7 +47,10 @@ class TcpStreams {
   void add_group(const GroupLinks& links, const Fd& filled_event);
   /// All slots are filled, or opening failed: wipes the proof keys; nobody new is let in.
   void keys_done(const std::array<std::byte, 8>& group) noexcept;
-  /// Judges an answer. On `filled` the reply has been sent and `fd` taken; else both are untouched.
+  /// Judges an answer. On `filled` the reply has been sent and `fd` taken; else both are untouched. Nothing
+  /// confirms the reply: a connector that does not get it as it was sent finds the slot taken when it tries
+  /// again, and both sides run into their deadlines (or an operation's). Who can change the reply can stop a
+  /// start anyway.
   Offer offer(Fd& fd, const ProofAnswer& answer, const ProofFields& fields, const ProofChallenge& challenge);
   /// The connecting side's: fills a slot with a connection whose reply was right.
   void fill(const StreamId& id, Fd fd);

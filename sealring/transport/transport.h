@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,6 +77,10 @@ struct GroupLinks {
   std::vector<PeerLink> peers;
   std::vector<Kind> kinds;  ///< pair, p2p, and ctl for the world group
   Lane lanes = 1;           ///< lanes of kind pair; the other kinds have lane 0 only
+  /// Asked ten times a second by the thread inside open_group while streams are missing; an error ends
+  /// open_group, and is its error. May be empty.
+  std::function<Result<void>()> check;
+  static constexpr std::chrono::milliseconds kCheckPeriod{100};
 };
 
 struct ControlEvent {
@@ -103,7 +108,7 @@ class Transport {
   /// The address that peers are told, "" for loopback. Listens from construction on.
   virtual std::string address() const = 0;
   /// Connects (and accepts, after the connection proof of protocol A.4) every stream of a group.
-  /// Errors: TIMEOUT naming the missing ranks, PEER_LOST, PORT, FD_LIMIT.
+  /// Errors: TIMEOUT naming the missing ranks, PEER_LOST, PORT, FD_LIMIT, what links.check gave.
   virtual Result<void> open_group(const GroupLinks& links, Deadline deadline) = 0;
   virtual void close_group(const std::array<std::byte, 8>& group) noexcept = 0;
   /// Moves all sends and receives, at the same time, until all sources and sinks are done.

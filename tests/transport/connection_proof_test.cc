@@ -256,6 +256,25 @@ TEST_F(Strangers, TheRightProofForAFilledSlotChangesNothing) {
   });
 }
 
+TEST_F(Strangers, AReplyThatTheConnectorRejectsLeavesThePlaceTaken) {
+  std::thread opening([&] {
+    EXPECT_TRUE(
+        cluster_.at(0).open_group(cluster_.links(0, group_, {Kind::pair}, 1), seconds(20)).has_value());
+  });
+  {
+    const Fd fd = knock();
+    answer(fd, test_mac(1, 0));
+    Hash256 reply;
+    EXPECT_TRUE(read_exactly(fd, reply));
+  }  // rejected: it closes
+  opening.join();
+  const auto again = cluster_.at(1).open_group(cluster_.links(1, group_, {Kind::pair}, 1),
+                                               Deadline::in(std::chrono::milliseconds(500)));
+  ASSERT_FALSE(again.has_value());
+  EXPECT_EQ(again.error().code, Code::timeout);
+  EXPECT_EQ(again.error().peer, 0);
+}
+
 TEST_F(Strangers, AConnectorDoesNotTakeAForeignListenerForItsPeer) {
   const Fd listener = *listen_on(*parse_address("127.0.0.1:1").map([](SocketAddress a) {
     a.set_port(0);

@@ -347,9 +347,11 @@ TEST(FileStore, ForeignFilesAreErrorsNotHangs) {
   std::ofstream(views.directory + "/v-large") << std::string(Store::kValueBytesMax + 1, 'x');
   std::filesystem::create_symlink("/etc/passwd", views.directory + "/v-link");
   std::ofstream(views.directory + "/c-short") << "123";
+  ASSERT_EQ(::mkfifo((views.directory + "/c-pipe").c_str(), 0600), 0);
   EXPECT_EQ(views.mine().try_get("large").error().code, Code::store);
   EXPECT_EQ(views.mine().try_get("link").error().code, Code::store);
   EXPECT_EQ(views.mine().add("short", 1).error().code, Code::store);
+  EXPECT_EQ(views.mine().add("pipe", 1).error().code, Code::store);
   const auto pipe = views.mine().try_get("pipe");  // reads as empty; the handshake then calls it malformed
   EXPECT_TRUE(!pipe || !*pipe || (*pipe)->empty());
 }
