@@ -58,12 +58,13 @@ ReportSection sections_of_numbers(const StudyResults& results, const ModelSummar
                                        n == 0 ? std::string("-") : fmt::format("{}", n), kQuoted};
     (n == results.ranks ? same : other).rows.push_back(row);
     if (number.at("unit") != "x" || !number.contains("value")) continue;
-    data.push_back({{"label", number.at("id")}, {"value", number.at("value")}, {"n", n}});
+    data.push_back({{"label", number.at("label")}, {"value", number.at("value")}, {"n", n}});
   }
   same.note = fmt::format("n = {}: ours and the published ones.", results.ranks);
   other.note = "Published, other n, other GPUs, emulated.";
   out.tables = {same, other};
-  for (const json& remark : quoted.at("remarks")) out.paragraphs.push_back(remark);
+  out.remarks.emplace_back("What does not fit together in these published numbers:");
+  for (const json& remark : quoted.at("remarks")) out.remarks.push_back("- " + remark.get<std::string>());
   out.data = data.dump();
   return out;
 }
