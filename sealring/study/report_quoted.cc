@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sealring/study/report_marks.h"
 #include "sealring/study/report_sections.h"
 
 namespace sealring {
@@ -26,13 +27,9 @@ std::vector<std::vector<std::string>> own_rows(const StudyResults& results, cons
     for (const char* engine : {"sealed-ring", "sealed-one-hop"}) {
       const CaseSummary* best = best_of(summaries, engine);
       if (best == nullptr || !best->to_gloo) continue;
-      const auto& ratio = *best->to_gloo;
-      const std::string interval =
-          ratio.interval ? fmt::format(" [{:.2f}, {:.2f}]", ratio.interval->low, ratio.interval->high)
-                         : " (preview)";
       out.push_back({model->name, fmt::format("slowdown to Gloo, {}, CPU ranks, no GPU", best->engine_name),
-                     fmt::format("{:.2f}x{}", ratio.ratio, interval), fmt::format("{}", results.ranks),
-                     kMeasured});
+                     ratio_text(best->to_gloo, same_against_same(summaries)),
+                     fmt::format("{}", results.ranks), kMeasured});
     }
   }
   return out;

@@ -78,7 +78,7 @@ def test_report_writes_markdown_and_one_html_page(tool, results, tmp_path):
         pytest.skip("altair or vl-convert-python is not there: " + got.stderr)
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<svg") >= 8  # two models: a picture each
-    assert "slowdown left with them" in page and "n4-bucket-left" not in page
+    assert "slowdown left with 400 MB" in page and "n4-bucket-left" not in page
     assert ">small GPT-2<" in page and ">gpt2<" not in page
     assert not re.search(r"(src|href)=\"(https?:)?//", page) and "<script" not in page
 
