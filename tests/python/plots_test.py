@@ -1,4 +1,4 @@
-# Claim: the pictures have room for their names, show what was cut off or lost in noise, and one panel a model.
+# Claim: pictures have room for their names, show what was cut off or lost in noise, and one panel a model.
 # How: made-up points with a far outlier and a row without exposed time, drawn as SVG and read as text.
 
 import re
