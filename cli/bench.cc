@@ -7,6 +7,7 @@
 
 #include "cli/verbs.h"
 #include "sealring/base/log.h"
+#include "sealring/base/suggest.h"
 #include "sealring/collective/schedule.h"
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/study/bench_launch.h"
@@ -29,6 +30,10 @@ With --ranks the ranks are processes of this machine that share a throwaway job 
 RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun sets them) place this process in a job,
 whose key comes from SEALRING_JOB_KEY_FILE. Busbw factors are those that nccl-tests derives in
 doc/PERFORMANCE.md.
+
+Suites: aes-256-gcm, aes-128-gcm and chacha20-poly1305 seal. For comparison only, under an identity that
+secured ranks refuse: plain (our schedules, nothing sealed) and chained-gmac (the published
+study's scheme: AES-256-GCM on small pieces, each with its tag, chained to a record).
 
 Columns:
 )";
@@ -80,7 +85,7 @@ Result<std::vector<std::uint64_t>> sizes_of(const Options& options) {
 
 tl::unexpected<Error> unknown(const std::string& what, const std::string& word,
                               const std::vector<std::string>& known) {
-  const std::string near = nearest(word, known);
+  const std::string near = nearest_word(word, known);
   return fail(Code::invalid_argument, "bench.options", fmt::format("there is no {} \"{}\"", what, word),
               near.empty() ? fmt::format("known: {}", fmt::join(known, ", ")) : "did you mean " + near + "?");
 }
@@ -232,6 +237,13 @@ struct Printer {
   }
 };
 
+int launch_local(const BenchSpec& spec) {
+  const auto status = launch_local_bench(spec);
+  if (interrupted())
+    return print_interrupted("bench", "; rows printed so far are whole, no file was written");
+  return status ? *status : print_error(status.error());
+}
+
 int launch_targets(const Options& options, BenchSpec spec) {
   if (spec.op != Op::all_reduce || spec.loopback)
     return print_usage("bench", "--targets are of all_reduce over tcp");
@@ -239,8 +251,7 @@ int launch_targets(const Options& options, BenchSpec spec) {
   spec.pin = true;
   if (options.end == Options().end) spec.sizes_bytes = {256u << 20};
   if (usable_cpus().size() < spec.ranks) return print_usage("bench", "--targets need a core for each rank");
-  const auto status = launch_local_bench(spec);
-  return status ? *status : print_error(status.error());
+  return launch_local(spec);
 }
 
 int run_bench(const Options& options) {
@@ -266,8 +277,7 @@ int run_bench(const Options& options) {
   if (options.targets) return launch_targets(options, *spec);
   if (spec->root >= spec->ranks) return print_usage("bench", "--root must be a rank");
   if (!spec->loopback) {
-    const auto status = launch_local_bench(*spec);
-    return status ? *status : print_error(status.error());
+    return launch_local(*spec);
   }
   Printer printer{*spec, read_machine()};
   const auto done = run_loopback_bench(*spec, printer.reporter());
@@ -360,6 +370,7 @@ void add_options(CLI::App* verb, Options& o) {
 void add_bench(CLI::App& app, Action& chosen) {
   CLI::App* verb = app.add_subcommand("bench", "time the collectives, sealed and plain");
   verb->footer([] { return columns_text(); });
+  verb->footer(std::string());  // else the tool's own footer follows
   const auto options = std::make_shared<Options>();
   add_options(verb, *options);
   verb->callback([options, &chosen] { chosen = [options] { return run_bench(*options); }; });

@@ -3,13 +3,14 @@
 #include <cstdio>
 
 #include "cli/verbs.h"
+#include "sealring/base/suggest.h"
 
 namespace sealring::cli {
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
   sealring explain 602            by number
-  sealring explain SR-E602        as it stands in the message
+  sealring explain SR-E602        as it stands in the message (E602 will do)
   sealring explain DATA_TAG       by name
   sealring explain --all          every code in a line)";
 
@@ -29,7 +30,10 @@ std::string_view origin_of(Code code) {
     case 5:
       return "the start of a session: proof of the keys between two ranks; no key was released";
     case 6:
-      return "the running session: data or control; the session is over on every rank, outputs are poisoned";
+      return "the running session: data or control; the session is over on every rank.\n"
+             "  The output of the operation that failed is poisoned as a whole, so that nobody goes on with "
+             "it:\n"
+             "  NaN where it holds floats, all ones where it holds integers, true where it holds bools";
     case 7:
       return "the running session: refused locally before anything was sealed";
     default:
@@ -60,7 +64,7 @@ int explain(const std::string& text, bool all) {
   for (const CodeInfo& info : all_codes()) names.emplace_back(info.name);
   std::string upper = text;
   for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  const std::string near = nearest(upper, names);
+  const std::string near = nearest_word(upper, names);
   return print_usage("explain",
                      fmt::format("there is no code \"{}\"{}", text,
                                  near.empty() ? "; --all lists them" : "; did you mean " + near + "?"));

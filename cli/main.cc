@@ -8,7 +8,9 @@
 #include "cli/verbs.h"
 #include "sealring/base/log.h"
 #include "sealring/base/secret.h"
+#include "sealring/base/suggest.h"
 #include "sealring/collective/config.h"
+#include "sealring/study/process.h"
 
 namespace sealring::cli {
 namespace {
@@ -21,7 +23,34 @@ constexpr const char* kFooter = R"(Start here:
   sealring explain 602                    what an SR-E code means and what to do
 
 `sealring VERB --help` has examples. Exit status: 0 done, 1 an error was printed, 2 wrong usage,
-3 noisier than --max-mad allows.)";
+3 noisier than --max-mad allows, 130 interrupted by Ctrl-C.)";
+
+/// Help in plain words: "--ranks N   ranks (2), 2 to 64" instead of the parser's "UINT:INT in [2 - 64]".
+class PlainFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    const std::string name = CLI::Formatter::make_option_name(option, positional);
+    return name.substr(0, name.find('{'));  // "--no-pin{false}"
+  }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) return {};
+    const std::string type = option->get_type_name(), word = type.substr(0, type.find(':'));
+    std::string out = word == "UINT" || word == "INT" ? " N" : word == "FLOAT" ? " NUMBER" : " " + word;
+    if (option->get_expected_max() == CLI::detail::expected_max_vector_size) out += ",...";
+    if (option->get_required()) out += " (required)";
+    return out;
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const std::string type = option->get_type_name();
+    const auto open = type.find('['), middle = type.find(" - "), close = type.find(']');
+    std::string out = option->get_description();
+    if (open == std::string::npos || middle == std::string::npos || close == std::string::npos) return out;
+    return out + fmt::format(", {} to {}", type.substr(open + 1, middle - open - 1),
+                             type.substr(middle + 3, close - middle - 3));
+  }
+};
 
 /// The words that the parser did not expect, with the nearest ones that it knows.
 std::string suggestions(const CLI::App& app) {
@@ -36,7 +65,7 @@ std::string suggestions(const CLI::App& app) {
   std::string out;
   for (const std::string& extra : app.remaining(true)) {
     const std::string word = extra.substr(0, extra.find('='));
-    const std::string near = nearest(word, known);
+    const std::string near = nearest_word(word, known);
     if (!near.empty()) out += fmt::format("  {} is not known here; did you mean {}?\n", word, near);
   }
   return out;
@@ -61,6 +90,7 @@ int run(int argc, char** argv) {
   app.footer(kFooter);
   app.set_version_flag("--version", "sealring 0.1.0");
   app.require_subcommand(1);
+  app.formatter(std::make_shared<PlainFormatter>());
   app.get_formatter()->column_width(34);
   Action chosen;
   add_keygen(app, chosen);
@@ -90,6 +120,11 @@ int run(int argc, char** argv) {
 int print_error(const Error& error) {
   std::fprintf(stderr, "%s\n", error.message().c_str());
   return kExitError;
+}
+
+int print_interrupted(const std::string& verb, const std::string& what) {
+  std::fprintf(stderr, "sealring %s: interrupted%s\n", verb.c_str(), what.c_str());
+  return 128 + interrupt_signal();
 }
 
 int print_usage(const std::string& verb, const std::string& what) {

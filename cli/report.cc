@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -34,6 +35,13 @@ int report(const Options& options) {
   std::filesystem::create_directories(directory, problem);
   const auto written = write_report(*results, directory, options.python);
   if (!written) return print_error(written.error());
+  const auto final_block = [](const BlockRecord& block) { return block.stage == 2; };
+  if (std::none_of(results->blocks.begin(), results->blocks.end(), final_block)) {
+    fmt::print(stderr,
+               "{} holds no finished block of the final stage: the report has no result yet.\n"
+               "Go on with: sealring study --resume {} -o {}\n",
+               options.results, options.results, options.results);
+  }
   fmt::print("{}\n", written->markdown_path);
   if (!written->html_path.empty()) fmt::print("{}\n", written->html_path);
   if (!written->html_problem.empty()) fmt::print(stderr, "no HTML: {}\n", written->html_problem);

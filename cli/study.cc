@@ -6,6 +6,7 @@
 
 #include "cli/verbs.h"
 #include "sealring/study/measure.h"
+#include "sealring/study/process.h"
 #include "sealring/study/report.h"
 
 namespace sealring::cli {
@@ -23,7 +24,11 @@ and the one-hop schedule sealed by aes-256-gcm, each at its best bucket size (se
 25 MiB; the baseline against itself (A/A); and an emulation of our own seal cost on the plain ring,
 to check the method of the published study. All cases of a block run in the same processes in an
 order drawn from the seed; a result is the median of at least 5 blocks with a 95 % interval, less is
-marked preview.)";
+marked preview.
+
+The results are written after every block. Ctrl-C ends a study with what it has; --resume goes on.)";
+
+constexpr const char* kDefaultOutput = "out/results.json";
 
 int finish(const StudyOptions& options, const StudyResults& results) {
   const std::string directory = std::filesystem::path(options.output).parent_path().string();
@@ -43,13 +48,32 @@ int finish(const StudyOptions& options, const StudyResults& results) {
   return kExitDone;
 }
 
+/// Says what is kept and how to go on with it.
+int say_interrupted(const StudyOptions& options) {
+  std::size_t blocks = 0;
+  if (const auto kept = load_results(options.output)) blocks = kept->blocks.size();
+  std::string command = "sealring study --resume " + options.output;
+  if (options.output != kDefaultOutput) command += " -o " + options.output;
+  const StudyOptions usual;
+  if (!options.only.empty()) command += " --only " + options.only;
+  if (options.ranks != usual.ranks) command += fmt::format(" --ranks {}", options.ranks);
+  if (options.blocks != usual.blocks) command += fmt::format(" --blocks {}", options.blocks);
+  if (options.iterations != usual.iterations) command += fmt::format(" --iterations {}", options.iterations);
+  const std::string kept =
+      blocks == 0
+          ? "; no block was finished, so nothing is lost. Start again with the same command."
+          : fmt::format(". The {} finished so far {} kept in {}; go on with\n  {}", counted(blocks, "block"),
+                        blocks == 1 ? "is" : "are", options.output, command);
+  return print_interrupted("study", kept);
+}
+
 int study(const StudyOptions& options) {
   ::signal(SIGPIPE, SIG_IGN);
   std::error_code problem;
   const auto directory = std::filesystem::path(options.output).parent_path();
   if (!directory.empty()) std::filesystem::create_directories(directory, problem);
   const auto results = run_study(options);
-  if (!results) return print_error(results.error());
+  if (!results) return interrupted() ? say_interrupted(options) : print_error(results.error());
   return finish(options, *results);
 }
 
@@ -59,7 +83,7 @@ void add_study(CLI::App& app, Action& chosen) {
   CLI::App* verb = app.add_subcommand("study", "train with and without sealing, and report what it costs");
   verb->footer(kFooter);
   const auto o = std::make_shared<StudyOptions>();
-  o->output = "out/results.json";
+  o->output = kDefaultOutput;
   verb->add_option("--preset", o->preset, "laptop or paper (laptop)")
       ->check(CLI::IsMember({"laptop", "paper"}));
   verb->add_option("--ranks", o->ranks, "ranks, each on its share of the cores (2)")->check(CLI::Range(2, 8));

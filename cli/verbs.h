@@ -2,7 +2,7 @@
 //
 // A verb registers its options with the parser and, when it is chosen, leaves an action that main() runs
 // after the whole command line was accepted. An action gives the process's exit status: 0 done, 1 an Error
-// was printed, 2 wrong usage, 3 noisier than --max-mad allows.
+// was printed, 2 wrong usage, 3 noisier than --max-mad allows, 128 + signal interrupted.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -33,7 +33,7 @@ int print_error(const Error& error);
 /// Prints "sealring VERB: what" and a pointer to its help; gives kExitUsage.
 int print_usage(const std::string& verb, const std::string& what);
 
-/// The candidate that `word` was most likely meant to be; empty when none is near.
-std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
+/// "sealring VERB: interrupted" and `what` on standard error; gives 128 + the signal, as shells do.
+int print_interrupted(const std::string& verb, const std::string& what);
 
 }  // namespace sealring::cli

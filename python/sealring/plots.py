@@ -12,6 +12,7 @@ import argparse
 import html
 import json
 import os
+import statistics
 import sys
 
 import altair as alt
@@ -20,6 +21,14 @@ import vl_convert
 COLOURS = ["#4c78a8", "#f58518", "#54a24b", "#b279a2", "#9d755d", "#72b7b2", "#e45756"]
 PARTS = ["1 compute", "2 seal", "3 open and add", "4 wire and waiting"]
 PART_COLOURS = ["#bab0ac", "#e45756", "#f58518", "#4c78a8"]
+
+CLIPPED_ABOVE = 1.5  # medians: a bucket-size run beyond is not drawn to scale
+
+# What the pictures' texts are measured with, and fonts of nearly the same widths where it is not there.
+FONT = "Liberation Sans, Arial, Helvetica, Nimbus Sans, sans-serif"
+FONT_SIZE = 12
+LETTER_WIDTH = 0.56 * FONT_SIZE  # of a wide font: room for labels is reserved by it, whatever is at hand
+PLOT_WIDTH = 300
 
 STYLE = """
 :root { color-scheme: light; }
@@ -30,17 +39,25 @@ h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin:
 nav { margin: 1rem 0; font-size: .9rem; } nav a { margin-right: 1rem; color: #4c78a8; text-decoration:
 none; }
 .short p { font-size: 1.02rem; border-left: 3px solid #4c78a8; padding-left: .8rem; }
+ul { padding-left: 1.2rem; max-width: 60rem; } li { margin: .2rem 0; }
 .scroll { overflow-x: auto; margin-top: 1rem; }
 table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .28rem .48rem; text-align: right; border-bottom: 1px solid #e4e4e7; white-space: nowrap; }
-th { font-weight: 600; border-bottom: 2px solid #c9c9ce; }
-th:first-child, td:first-child, td.text, th.text { text-align: left; } td.text { white-space: normal; }
+th { font-weight: 600; border-bottom: 2px solid #c9c9ce; vertical-align: bottom; }
+th, td.text { white-space: normal; }
+th:first-child, td:first-child, td.text, th.text { text-align: left; }
 tr:hover td { background: #f6f8fb; }
 .note { color: #66686c; font-size: .8rem; max-width: 60rem; }
 .tag { border-radius: .7rem; padding: 0 .5rem; font-size: .76rem; background: #e8eef6; }
 .tag.emulated { background: #fdebd3; } .tag.quoted { background: #f0e6f2; } .tag.predicted { background:
 #e9f3e8; }
-figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
+figure { margin: 1rem 0; } figcaption { color: #66686c; font-size: .8rem; max-width: 60rem; }
+.panels { display: flex; flex-wrap: wrap; gap: 1rem 2rem; overflow-x: auto; }
+.panels svg { flex: none; }
+@media (max-width: 62rem) {
+  table { font-size: .76rem; } th, td { padding: .24rem .3rem; }
+  td:first-child { white-space: normal; min-width: 8rem; }
+}
 """
 
 
@@ -48,30 +65,39 @@ def by_model(data: list[dict]) -> list[str]:
     return list(dict.fromkeys(point["model"] for point in data))
 
 
-def facet(layers, data: list[dict], facets: list[str], field: str):
-    """One small chart a value of `field`, side by side."""
-    charts = []
-    for value in facets:
-        part = alt.Data(values=[point for point in data if point[field] == value])
-        charts.append(layers(part).properties(title=value))
-    return alt.hconcat(*charts, spacing=40)
+def panels(draw, data: list[dict]) -> list:
+    """One chart a model; the page sets them side by side, or below each other where it is narrow."""
+    out = []
+    for model in by_model(data):
+        part = [point for point in data if point["model"] == model]
+        out.append(draw(part).properties(title=model))
+    return out
 
 
-def slowdown(data: list[dict]):
+def label_axis(labels: list[str]):
+    """An axis of names that has room for the longest of them."""
+    room = LETTER_WIDTH * max(len(label) for label in labels) + 12
+    return alt.Axis(labelLimit=0, minExtent=room, domain=False, ticks=False, labelPadding=8)
+
+
+def number_axis(**more):
+    return alt.Axis(tickCount=5, labelOverlap="greedy", labelSeparation=14, **more)
+
+
+def legend(columns: int = 1):
+    return alt.Legend(orient="bottom", columns=columns, columnPadding=44, labelLimit=0, symbolOffset=4)
+
+
+def slowdown(data: list[dict]) -> list:
     """Dots with intervals. A preview has no interval, an emulated row is hollow, a noisy one is pale."""
     order = list(dict.fromkeys(point["engine"] for point in data))
 
     def one(part):
-        y = alt.Y("engine:N", sort=order, title=None, axis=alt.Axis(labelLimit=260))
-        colour = alt.Color(
-            "baseline:N", title=None, scale=alt.Scale(range=COLOURS), legend=alt.Legend(orient="bottom")
-        )
+        y = alt.Y("engine:N", sort=order, title=None, axis=label_axis(order))
+        colour = alt.Color("baseline:N", title=None, scale=alt.Scale(range=COLOURS), legend=legend(2))
         offset = alt.YOffset("baseline:N")
         x = alt.X(
-            "ratio:Q",
-            title="time over the baseline's",
-            scale=alt.Scale(zero=False),
-            axis=alt.Axis(tickCount=4, labelSeparation=8, labelOverlap=True),
+            "ratio:Q", title="time over the baseline's", scale=alt.Scale(zero=False), axis=number_axis()
         )
         pale = alt.condition("datum.noisy", alt.value(0.45), alt.value(1))
         one_line = (
@@ -79,100 +105,128 @@ def slowdown(data: list[dict]):
             .mark_rule(strokeDash=[4, 4], color="#888")
             .encode(x="x:Q")
         )
-        bars = alt.Chart(part).transform_filter("datum.low != null").mark_rule(strokeWidth=2)
+        chart = alt.Chart(alt.Data(values=part))
+        bars = chart.transform_filter("datum.low != null").mark_rule(strokeWidth=2)
         bars = bars.encode(y=y, yOffset=offset, x="low:Q", x2="high:Q", color=colour, opacity=pale)
-        filled = alt.Fill("baseline:N", scale=alt.Scale(range=COLOURS), legend=None)
-        hollow = alt.condition("datum.origin == 'emulated'", alt.value("#fff"), filled)
-        dots = alt.Chart(part).mark_point(size=60, filled=False, strokeWidth=2)
-        dots = dots.encode(y=y, yOffset=offset, x=x, color=colour, fill=hollow, opacity=pale)
-        return alt.layer(one_line, bars, dots).properties(width=260, height=34 * len(order))
+        dots = chart.mark_point(size=75, filled=True, opacity=1)
+        dots = dots.encode(y=y, yOffset=offset, x=x, color=colour, opacity=pale)
+        holes = chart.transform_filter("datum.origin == 'emulated'")
+        holes = holes.mark_point(size=28, filled=True, color="#fff", opacity=1)
+        holes = holes.encode(y=y, yOffset=offset, x=x)
+        return alt.layer(one_line, bars, dots, holes).properties(width=PLOT_WIDTH, height=34 * len(order))
 
-    return facet(one, data, by_model(data), "model")
+    return panels(one, data)
 
 
-def breakdown(data: list[dict]):
+def breakdown(data: list[dict]) -> list:
     order = list(dict.fromkeys(point["engine"] for point in data))
 
     def one(part):
-        return (
-            alt.Chart(part)
-            .mark_bar()
-            .encode(
-                y=alt.Y("engine:N", sort=order, title=None, axis=alt.Axis(labelLimit=260)),
-                x=alt.X("ms:Q", stack="zero", title="ms an iteration"),
-                color=alt.Color(
-                    "part:N",
-                    sort=PARTS,
-                    title=None,
-                    legend=alt.Legend(orient="bottom"),
-                    scale=alt.Scale(domain=PARTS, range=PART_COLOURS),
-                ),
-                order=alt.Order("part:N"),
-                opacity=alt.condition("datum.origin == 'emulated'", alt.value(0.55), alt.value(1)),
-            )
-            .properties(width=260, height=30 * len(order))
+        chart = alt.Chart(alt.Data(values=part))
+        y = alt.Y("engine:N", sort=order, title=None, axis=label_axis(order))
+        most = max(point["total"] for point in part)
+        bars = chart.mark_bar().encode(
+            y=y,
+            x=alt.X(
+                "ms:Q",
+                stack="zero",
+                title="ms an iteration",
+                axis=number_axis(),
+                scale=alt.Scale(domainMax=1.35 * most, nice=False),  # room for the text behind a bar
+            ),
+            color=alt.Color(
+                "part:N",
+                sort=PARTS,
+                title=None,
+                legend=legend(2),
+                scale=alt.Scale(domain=PARTS, range=PART_COLOURS),
+            ),
+            order=alt.Order("part:N"),
+            opacity=alt.condition("datum.origin == 'emulated'", alt.value(0.55), alt.value(1)),
         )
+        lost = chart.transform_filter(f"datum.lost && datum.part == '{PARTS[0]}'")
+        lost = lost.mark_text(align="left", dx=5, fontSize=11, color="#66686c")
+        lost = lost.encode(y=y, x=alt.X("total:Q"), text=alt.value("exposed ~0"))
+        return alt.layer(bars, lost).properties(width=PLOT_WIDTH, height=30 * len(order))
 
-    return facet(one, data, by_model(data), "model")
+    return panels(one, data)
 
 
-def buckets(data: list[dict]):
+def buckets(data: list[dict]) -> list:
+    """A run that was disturbed may lie far above all others: it is drawn as a triangle at the upper edge."""
+
     def one(part):
-        return (
-            alt.Chart(part)
-            .mark_line(point=True)
-            .encode(
-                x=alt.X(
-                    "cap:Q",
-                    scale=alt.Scale(type="log"),
-                    title="bucket cap, MiB",
-                    axis=alt.Axis(values=sorted({point["cap"] for point in data}), format="~g"),
-                ),
-                y=alt.Y("ms:Q", scale=alt.Scale(zero=False), title="ms an iteration"),
-                color=alt.Color(
-                    "engine:N",
-                    title=None,
-                    scale=alt.Scale(range=COLOURS),
-                    legend=alt.Legend(orient="bottom"),
-                ),
-            )
-            .properties(width=300, height=220)
+        middle = statistics.median(point["ms"] for point in part)
+        edge = CLIPPED_ABOVE * middle
+        inside = max([point["ms"] for point in part if point["ms"] <= edge])
+        top = inside + 0.08 * inside
+        drawn = [
+            {
+                **point,
+                "shown": min(point["ms"], top),
+                "clipped": point["ms"] > edge,
+                "text": f"{point['ms']:.0f} ms",
+            }
+            for point in part
+        ]
+        chart = alt.Chart(alt.Data(values=drawn))
+        x = alt.X(
+            "cap:Q",
+            scale=alt.Scale(type="log"),
+            title="bucket cap, MiB (logarithmic)",
+            axis=alt.Axis(values=sorted({point["cap"] for point in part}), format="~g"),
         )
+        low = 0.97 * min(point["ms"] for point in part)
+        y = alt.Y(
+            "shown:Q",
+            scale=alt.Scale(domain=[low, top], nice=False),
+            title="ms an iteration (not from 0)",
+            axis=number_axis(),
+        )
+        colour = alt.Color("engine:N", title=None, scale=alt.Scale(range=COLOURS), legend=legend(2))
+        lines = chart.mark_line().encode(x=x, y=y, color=colour)
+        dots = chart.transform_filter("!datum.clipped").mark_point(filled=True, size=45, opacity=1)
+        dots = dots.encode(x=x, y=y, color=colour)
+        far = chart.transform_filter("datum.clipped").mark_point(
+            shape="triangle-up", filled=True, size=90, opacity=1
+        )
+        far = far.encode(x=x, y=y, color=colour)
+        said = chart.transform_filter("datum.clipped").mark_text(align="left", dx=8, dy=4, fontSize=11)
+        said = said.encode(x=x, y=y, text="text:N")
+        return alt.layer(lines, dots, far, said).properties(width=PLOT_WIDTH + 60, height=230)
 
-    return facet(one, data, by_model(data), "model")
+    return panels(one, data)
 
 
-def counts(data: list[dict]):
-    law = [
-        {"ranks": n / 4, "series": "4k(n-1), predicted", "operations": 20 * (n / 4 - 1)}
-        for n in range(8, 33)
-    ]
-    colour = alt.Color(
-        "series:N", title=None, scale=alt.Scale(range=COLOURS), legend=alt.Legend(orient="bottom")
-    )
+def counts(data: list[dict]) -> list:
+    """The law is a dashed line that carries its own name: a legend would show a dot for it."""
+    law = [{"ranks": n / 4, "operations": 20 * (n / 4 - 1)} for n in range(8, 33)]
+    colour = alt.Color("series:N", title=None, scale=alt.Scale(range=COLOURS), legend=legend(2))
     x = alt.X("ranks:Q", title="ranks", axis=alt.Axis(values=[2, 3, 4, 8]))
-    y = alt.Y("operations:Q", title="crypto operations of a rank, k = 5")
-    line = alt.Chart(alt.Data(values=law)).mark_line(strokeDash=[4, 4]).encode(x=x, y=y, color=colour)
-    dots = (
-        alt.Chart(alt.Data(values=data)).mark_point(filled=True, size=70).encode(x=x, y=y, color=colour)
-    )
-    return alt.layer(line, dots).properties(width=380, height=240)
+    y = alt.Y("operations:Q", title="crypto operations of a rank, k = 5", axis=number_axis())
+    line = alt.Chart(alt.Data(values=law)).mark_line(strokeDash=[4, 4], color="#888").encode(x=x, y=y)
+    name = alt.Chart(alt.Data(values=[law[12]])).mark_text(align="right", dx=-10, color="#66686c")
+    name = name.encode(x=x, y=y, text=alt.value("4k(n-1), predicted"))
+    dots = alt.Chart(alt.Data(values=data)).mark_point(filled=True, size=70, opacity=1)
+    dots = dots.encode(x=x, y=y, color=colour)
+    return [alt.layer(line, name, dots).properties(width=380, height=240)]
 
 
-def quoted(data: list[dict]):
+def quoted(data: list[dict]) -> list:
     """A bar from 1 (no slowdown) to the factor: a logarithmic axis has no zero."""
     order = [point["label"] for point in data]
-    values = alt.Data(values=[{**point, "one": 1} for point in data])
-    return (
-        alt.Chart(values, title="published factors (quoted; other GPUs, emulated)")
-        .mark_bar(color="#b279a2", opacity=0.6)
-        .encode(
-            y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(labelLimit=260)),
-            x=alt.X("one:Q", title="factor, logarithmic", scale=alt.Scale(type="log", domainMin=1)),
-            x2="value:Q",
-        )
-        .properties(width=420, height=22 * len(order))
+    values = alt.Data(values=[{**point, "one": 1, "text": f"{point['value']:g}"} for point in data])
+    chart = alt.Chart(values, title="published factors (quoted; other GPUs, emulated)")
+    y = alt.Y("label:N", sort=order, title=None, axis=label_axis(order))
+    scale = alt.Scale(type="log", domain=[1, 200], nice=False)
+    axis = alt.Axis(values=[1, 2, 5, 10, 20, 50, 100], format="~g")
+    bars = chart.mark_bar(color="#b279a2", opacity=0.6).encode(
+        y=y, x=alt.X("one:Q", title="factor (logarithmic)", scale=scale, axis=axis), x2="value:Q"
     )
+    texts = chart.mark_text(align="left", dx=5, fontSize=11).encode(
+        y=y, x=alt.X("value:Q", scale=scale), text="text:N"
+    )
+    return [alt.layer(bars, texts).properties(width=PLOT_WIDTH + 60, height=24 * len(order))]
 
 
 CHARTS = {
@@ -182,16 +236,30 @@ CHARTS = {
     "counts": counts,
     "quoted": quoted,
 }
+CAPTIONS = {
+    "slowdown": "A dot is the ratio, its bar the 95 % interval; hollow: emulated; pale: noisy (*). An "
+    "interval that crosses the dashed line holds 1, no effect.",
+    "breakdown": "Pale: emulated. exposed ~0: the iteration without communication took no less time, so its "
+    "share is lost in the noise.",
+    "buckets": "One search block. A triangle at the upper edge is a run above 1.5 medians: it "
+    "is not drawn to scale, its time stands beside it.",
+    "counts": "Counted from real seals and opens; the dashed line is the law for the ring.",
+    "quoted": "Quoted, none of it measured here; what each bar is, and its n, stands in the tables below.",
+}
 ORIGINS = ("measured", "emulated", "predicted", "quoted")
 
 
-def chart_svg(kind: str, data: list[dict]) -> str:
-    chart = (
-        CHARTS[kind](data)
-        .configure_view(stroke="#e4e4e7")
-        .configure_axis(gridColor="#f0f0f2", labelFontSize=12)
-    )
-    return vl_convert.vegalite_to_svg(chart.to_dict())
+def chart_svgs(kind: str, data: list[dict]) -> list[str]:
+    out = []
+    for chart in CHARTS[kind](data):
+        chart = (
+            chart.configure(font=FONT, padding={"left": 6, "right": 36, "top": 6, "bottom": 6})
+            .configure_view(stroke="#e4e4e7")
+            .configure_axis(gridColor="#f0f0f2", labelFontSize=FONT_SIZE)
+            .configure_legend(labelFontSize=FONT_SIZE)
+        )
+        out.append(vl_convert.vegalite_to_svg(chart.to_dict()))
+    return out
 
 
 def cell(text: str, wide: bool) -> str:
@@ -218,15 +286,35 @@ def table_html(table: dict) -> str:
     return f'<div class="scroll"><table>{body}</table></div>{note}'
 
 
+def paragraphs_html(paragraphs: list[str]) -> list[str]:
+    """Paragraphs that begin with "- " are items of a list."""
+    out, items = [], []
+    for text in [*paragraphs, ""]:
+        if text.startswith("- "):
+            items.append(f"<li>{html.escape(text[2:])}</li>")
+            continue
+        if items:
+            out.append(f"<ul>{''.join(items)}</ul>")
+            items = []
+        if text:
+            out.append(f"<p>{html.escape(text)}</p>")
+    return out
+
+
 def section_html(number: int, section: dict) -> str:
     out = [
-        f'<section id="s{number}" class="{"short" if number == 0 else ""}">'
+        f'<section id="s{number}" class="{"short" if section["title"] == "In short" else ""}">'
         f"<h2>{html.escape(section['title'])}</h2>"
     ]
-    out += [f"<p>{html.escape(text)}</p>" for text in section["paragraphs"]]
+    out += paragraphs_html(section["paragraphs"])
     if section["chart"] in CHARTS and section["data"]:
-        out.append(f"<figure>{chart_svg(section['chart'], section['data'])}</figure>")
+        svgs = "".join(chart_svgs(section["chart"], section["data"]))
+        caption = html.escape(CAPTIONS[section["chart"]])
+        out.append(
+            f'<figure><div class="panels">{svgs}</div><figcaption>{caption}</figcaption></figure>'
+        )
     out += [table_html(table) for table in section["tables"]]
+    out += paragraphs_html(section["remarks"])
     return "\n".join(out) + "</section>"
 
 

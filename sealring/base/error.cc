@@ -59,8 +59,9 @@ constexpr std::array kCodes{
              "start every rank with the same world size"},
     CodeInfo{Code::duplicate, "DUPLICATE", "Two ranks are the same: rank number, share, nonce or GPU.",
              "give every process its own rank and GPU"},
-    CodeInfo{Code::self_altered, "SELF_ALTERED", "My own message came back changed from the store.",
-             "the store or the network tampers, or another job uses the same prefix"},
+    CodeInfo{
+        Code::self_altered, "SELF_ALTERED", "My own message came back changed from the store.",
+        "give the job a prefix of its own; if it has one, find out who changes the store or the network"},
     CodeInfo{Code::version, "VERSION", "A peer speaks another version of the protocol.",
              "install the same release on every host"},
     CodeInfo{Code::suite, "SUITE", "A peer wants another cipher suite, or this one does not exist.",
@@ -76,8 +77,9 @@ constexpr std::array kCodes{
              "copy the same key file to every host; compare the fingerprints in the logs"},
     CodeInfo{Code::rdv_key, "RDV_KEY", "The store at rank 0 uses another job key.",
              "copy the same key file to every host; compare the fingerprints in the logs"},
-    CodeInfo{Code::malformed, "MALFORMED", "A message has not the layout it must have.",
-             "the store or the network tampers, or the releases differ"},
+    CodeInfo{
+        Code::malformed, "MALFORMED", "A message has not the layout it must have.",
+        "install the same release on every host; if it is, find out who changes the store or the network"},
     CodeInfo{Code::cpu_parse, "CPU_PARSE", "The CPU's report has not the layout it must have.", ""},
     CodeInfo{Code::cpu_sig, "CPU_SIG", "The signature of the CPU's report is wrong.", ""},
     CodeInfo{Code::cpu_chain, "CPU_CHAIN", "The CPU's certificates do not form a chain.", ""},
@@ -89,7 +91,7 @@ constexpr std::array kCodes{
     CodeInfo{Code::cpu_tcb, "CPU_TCB", "The firmware is older than the policy allows.", ""},
     CodeInfo{Code::cpu_measurement, "CPU_MEASUREMENT", "The guest is not one the policy names.", ""},
     CodeInfo{Code::report_data, "REPORT_DATA", "Evidence is genuine but for another key, roster or GPU.",
-             "somebody relays or replays evidence, or the rendezvous is not trustworthy"},
+             "find out who relays or replays evidence; start again with a rendezvous that you trust"},
     CodeInfo{Code::gpu_parse, "GPU_PARSE", "The GPU's report has not the layout it must have.", ""},
     CodeInfo{Code::gpu_nonce, "GPU_NONCE", "The GPU's report answers another nonce: fresh evidence required.",
              ""},
@@ -114,15 +116,18 @@ constexpr std::array kCodes{
     CodeInfo{Code::revocation_unknown, "REVOCATION_UNKNOWN",
              "Whether a certificate was revoked is not known.", ""},
     CodeInfo{Code::pair_auth, "PAIR_AUTH", "A peer does not hold the key that it announced.",
-             "somebody between the ranks changes messages, or answers in a peer's place"},
-    CodeInfo{Code::confirm, "CONFIRM", "The ranks disagree on what was exchanged.",
-             "the store shows different ranks different messages"},
+             "find out who, between the ranks, changes messages or answers in a peer's place"},
+    CodeInfo{
+        Code::confirm, "CONFIRM", "The ranks disagree on what was exchanged.",
+        "find out why the store shows different ranks different messages; start again with another store"},
     CodeInfo{Code::post_evidence, "POST_EVIDENCE",
              "A peer could not prove itself again over the finished session.", ""},
     CodeInfo{Code::timeout, "TIMEOUT", "A wait passed its deadline.",
              "look at the ranks that the message names; raise the timeout if they are only slow"},
     CodeInfo{Code::data_tag, "DATA_TAG", "A segment's tag was not accepted; nothing of it was released.",
-             "the data was changed, replayed or lost on its way, or the ranks called different operations"},
+             "make all ranks call the same operations in the same order; if they do, the data was changed, "
+             "replayed or "
+             "lost on its way: check the hosts and the network between them, then start a new session"},
     CodeInfo{Code::peer_lost, "PEER_LOST", "A peer is gone.", "look at that rank's own log: it ended first"},
     CodeInfo{Code::aborted, "ABORTED", "Another rank, or the user, ended the session.",
              "look at the rank and reason that the message names"},
@@ -155,7 +160,9 @@ const CodeInfo& code_info(Code code) {
 std::span<const CodeInfo> all_codes() { return kCodes; }
 
 const CodeInfo* find_code(std::string_view text) {
-  if (text.starts_with("SR-E") || text.starts_with("sr-e")) text.remove_prefix(4);
+  if (text.starts_with("SR-") || text.starts_with("sr-")) text.remove_prefix(3);
+  const bool numbered = text.size() > 1 && std::isdigit(static_cast<unsigned char>(text[1])) != 0;
+  if (numbered && (text[0] == 'E' || text[0] == 'e')) text.remove_prefix(1);
   unsigned number = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool numeric = problem == std::errc{} && end == text.data() + text.size();

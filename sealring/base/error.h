@@ -123,7 +123,7 @@ struct CodeInfo {
 const CodeInfo& code_info(Code code);
 /// All entries, by rising number.
 std::span<const CodeInfo> all_codes();
-/// Finds a code by "602", "SR-E602", "DATA_TAG" or "data_tag"; nullptr when there is none.
+/// Finds a code by "602", "E602", "SR-E602", "DATA_TAG" or "data_tag"; nullptr when there is none.
 const CodeInfo* find_code(std::string_view text);
 
 }  // namespace sealring

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sealring/base/suggest.h"
+
 extern char** environ;
 
 namespace sealring {
@@ -26,25 +28,12 @@ constexpr std::array<std::string_view, 13> kVariables = {
     "SEALRING_TORCH_INDEX",
 };
 
-/// Levenshtein's distance, two rows.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> above(b.size() + 1), row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) above[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t swap = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, swap});
-    }
-    std::swap(above, row);
-  }
-  return above[b.size()];
-}
-
-std::string_view nearest(std::string_view name) {
-  return *std::min_element(kVariables.begin(), kVariables.end(), [&](std::string_view a, std::string_view b) {
-    return edit_distance(a, name) < edit_distance(b, name);
-  });
+/// The variable that `name` was most likely meant to be, by what follows the prefix; empty when none is near.
+std::string nearest(std::string_view name) {
+  std::vector<std::string_view> endings;
+  for (const std::string_view known : kVariables) endings.push_back(known.substr(kPrefix.size()));
+  const std::string ending = nearest_word(name.substr(kPrefix.size()), endings);
+  return ending.empty() ? ending : std::string(kPrefix) + ending;
 }
 
 /// A foreign value in a message: printable, and not longer than a line.
@@ -183,7 +172,7 @@ Result<Environment> Environment::parse(const std::map<std::string, std::string>&
       error.stage = kStage;
       error.what = "unknown variable " + shown(name);
       error.expected = nearest(name);
-      error.next = "did you mean " + error.expected + "? Rename it or unset it";
+      if (!error.expected.empty()) error.next = "did you mean " + error.expected + "? Rename it or unset it";
       return fail(std::move(error));
     }
     SR_TRY(apply(name, value, out));

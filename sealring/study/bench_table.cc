@@ -132,8 +132,8 @@ std::string bench_head(const BenchSpec& spec, const Machine& machine,
   });
   if (plain)
     out +=
-        "# study suites protect nothing that counts: they exist for comparison, under the identity "
-        "\"study\"\n";
+        "# plain and chained-gmac are for comparison only: they run under the study's identity, which "
+        "secured ranks refuse\n";
   if (machine.load_before > 0.5)
     out += fmt::format("# load {:.1f} before the start: expect noise\n", machine.load_before);
   out += "#";

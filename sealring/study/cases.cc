@@ -22,7 +22,7 @@ CaseRecord case_of(const std::string& model, const EngineSpec& engine, double ca
   out.suite = engine.gloo ? "-" : engine.suite;
   out.algorithm = engine.gloo ? "-" : engine.algorithm;
   out.cap_mib = cap_mib;
-  out.origin = engine.emulated ? kEmulated : kMeasured;
+  out.origin = origin_of(engine);
   return out;
 }
 
@@ -59,6 +59,10 @@ const std::vector<EngineSpec>& laptop_engines() {
     return out;
   }();
   return engines;
+}
+
+const char* origin_of(const EngineSpec& engine) {
+  return engine.emulated && !engine.follows.empty() ? kEmulated : kMeasured;
 }
 
 const EngineSpec* find_engine(const std::string& id) {

@@ -23,6 +23,8 @@ struct EngineSpec {
 /// then the checks: own plain again (A/A) and the emulation of the sealed ring.
 const std::vector<EngineSpec>& laptop_engines();
 const EngineSpec* find_engine(const std::string& id);
+/// kEmulated where a cost is added; plain-copy only copies, so it is kMeasured.
+const char* origin_of(const EngineSpec& engine);
 const std::vector<double>& laptop_caps_mib();
 
 /// Stage 1: every searched engine at every cap, and plain-copy for the fit below.

@@ -29,16 +29,17 @@ class LaptopStudy {
         results_(std::move(results)),
         workers_(std::move(workers)),
         progress_(0, options.quiet),
-        start_(Clock::now()) {}
+        start_(Clock::now()),
+        wall_before_s_(results_.wall_s) {}
 
   Result<StudyResults> run() {
     SR_TRY(describe());
     for (const ModelRecord& model : results_.models) {
       if (wanted(model.id)) SR_TRY(search(model.id));
     }
+    progress_.expect(steps_left());
     results_.emulation = fit_emulation(results_);
     SR_TRY(measure_blocks());
-    results_.wall_s += std::chrono::duration<double>(Clock::now() - start_).count();
     SR_TRY(save());
     return std::move(results_);
   }
@@ -48,7 +49,11 @@ class LaptopStudy {
   bool out_of_time() const {
     return options_.budget_s > 0 && Clock::now() - start_ > std::chrono::duration<double>(options_.budget_s);
   }
-  Result<void> save() { return save_results(results_, options_.output); }
+  Result<void> save() {
+    results_.ended = utc_now();
+    results_.wall_s = wall_before_s_ + std::chrono::duration<double>(Clock::now() - start_).count();
+    return save_results(results_, options_.output);
+  }
 
   /// Models and versions as the workers say; the parts that need no training.
   Result<void> describe() {
@@ -58,15 +63,42 @@ class LaptopStudy {
       return fail(Code::invalid_argument, "study.measure", "there is no model \"" + options_.only + "\"",
                   "the models are resnet and gpt2");
     }
-    progress_.begin("counting operations, session set-up, one core's rates");
+    progress_.expect(steps_left());
     if (results_.counts.empty()) {
+      progress_.begin("counting operations");
       SR_TRY(results_.counts, count_law());
     }
+    SR_TRY(unless_interrupted());
     if (results_.setups.empty()) {
+      progress_.begin("starting sessions");
       SR_TRY(results_.setups, measure_setups(kSetupRepetitions));
     }
+    SR_TRY(unless_interrupted());
+    progress_.begin("one core's cipher rates");
     if (results_.ciphers.empty()) SR_TRY(measure_ciphers());
     return read_workloads();
+  }
+
+  /// The parts without workers do not wait for anything that an interrupt would end.
+  static Result<void> unless_interrupted() {
+    if (interrupted()) return fail(Code::aborted, "study.measure", "interrupted by a signal");
+    return {};
+  }
+
+  /// Cases still to be run, as far as is known before each engine's best cap is.
+  std::uint32_t steps_left() {
+    constexpr std::size_t kFinalCases = 10;  // of a model, if no engine's best cap is 25
+    std::size_t out = 0;
+    for (const ModelRecord& model : results_.models) {
+      if (!wanted(model.id)) continue;
+      const std::size_t blocks = options_.blocks - std::min(options_.blocks, blocks_done(model.id));
+      if (searched(model.id)) {
+        out += blocks * final_cases(results_, model.id).size();
+      } else {
+        out += search_cases(model.id, laptop_caps_mib()).size() + blocks * kFinalCases;
+      }
+    }
+    return static_cast<std::uint32_t>(out);
   }
 
   Result<void> read_ready() {
@@ -124,14 +156,17 @@ class LaptopStudy {
     block.model = model;
     block.machine = static_cast<std::uint32_t>(results_.machines.size() - 1);
     const std::string name = fmt::format("{}/{}/{}", stage, number, model);
+    const std::string place = stage == 1 ? std::string("search of bucket sizes")
+                                         : fmt::format("block {} of {}", number + 1, options_.blocks);
     for (const std::size_t index : block_order(results_.seed, name, cases.size())) {
       const CaseRecord& record = cases[index];
-      progress_.begin(fmt::format("stage {}, block {}: {}", stage, number + 1, record.id));
+      progress_.begin(fmt::format("{}: {}", place, record.id));
       SR_TRY(RunRecord run, run_case(record, iterations, fmt::format("{}/{}", name, record.id)));
       block.runs.push_back(std::move(run));
       progress_.finish_step();
     }
     results_.blocks.push_back(std::move(block));
+    progress_.log(fmt::format("{}, {}: finished", place, model));
     return save();
   }
 
@@ -156,14 +191,15 @@ class LaptopStudy {
     return combine_answers(record.id, answers);
   }
 
-  Result<void> search(const std::string& model) {
+  bool searched(const std::string& model) const {
     const auto done = [&](const BlockRecord& block) { return block.stage == 1 && block.model == model; };
-    if (std::any_of(results_.blocks.begin(), results_.blocks.end(), done)) return {};  // resumed
+    return std::any_of(results_.blocks.begin(), results_.blocks.end(), done);
+  }
+
+  Result<void> search(const std::string& model) {
+    if (searched(model)) return {};  // resumed
     const std::vector<CaseRecord> cases = search_cases(model, laptop_caps_mib());
     results_.cases.insert(results_.cases.end(), cases.begin(), cases.end());
-    const auto models = options_.only.empty() ? results_.models.size() : std::size_t{1};
-    constexpr std::size_t kFinalCases = 10;  // of a model, if no engine's best cap is 25
-    progress_.expect(static_cast<std::uint32_t>(models * (cases.size() + options_.blocks * kFinalCases)));
     SR_TRY(run_block(1, 0, model, cases, kSearchIterations));
     choose_best_caps(results_, model);
     return {};
@@ -195,6 +231,7 @@ class LaptopStudy {
   Workers workers_;
   Progress progress_;
   Clock::time_point start_;
+  double wall_before_s_ = 0;  ///< of earlier calls, when resumed
   std::uint32_t commands_ = 0;
 };
 
@@ -227,7 +264,7 @@ Result<StudyResults> begin_results(const StudyOptions& options, const PythonPlac
     results.iterations = options.iterations;
     results.commit = commit_of(place.root.empty() ? "." : place.root);
   }
-  results.date = utc_now();
+  if (results.date.empty()) results.date = utc_now();
   results.machines.push_back(machine);
   return results;
 }
@@ -245,6 +282,8 @@ Result<StudyResults> run_study(const StudyOptions& options) {
   const PythonPlace place = find_python(options.python);
   SR_TRY(StudyResults results, begin_results(options, place, machine));
   SR_TRY(save_results(results, options.output));  // no space or no right to write: know it before measuring
+  Progress starting(0, options.quiet);
+  starting.begin(fmt::format("starting {} ranks with PyTorch", options.ranks));
   SR_TRY(Workers workers,
          Workers::start({place.interpreter, place.path, options.ranks, options.pin, options.timeout_s}));
   return LaptopStudy(options, std::move(results), std::move(workers)).run();

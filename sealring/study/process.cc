@@ -278,11 +278,12 @@ void Process::kill(int signal) noexcept {
 
 void catch_interrupts() {
   struct sigaction action {};
-  action.sa_handler = [](int) { interrupt_seen = 1; };  // no SA_RESTART: a wait must return
+  action.sa_handler = [](int signal) { interrupt_seen = signal; };  // no SA_RESTART: a wait must return
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
 }
 
 bool interrupted() { return interrupt_seen != 0; }
+int interrupt_signal() { return interrupt_seen; }
 
 Result<std::string> output_of(const std::vector<std::string>& arguments) {
   ProcessSpec spec;

@@ -65,6 +65,8 @@ class Process {
 /// that children and private directories are cleared away by the way back.
 void catch_interrupts();
 bool interrupted();
+/// The last such signal; 0 for none.
+int interrupt_signal();
 
 /// Standard output of a short command, at most 10 s; errors as Process and when it exits non-zero.
 Result<std::string> output_of(const std::vector<std::string>& arguments);

@@ -8,6 +8,7 @@
 #include "sealring/base/displayed.h"
 #include "sealring/study/process.h"
 #include "sealring/study/python_place.h"
+#include "sealring/study/report_marks.h"
 #include "sealring/study/report_sections.h"
 
 namespace sealring {
@@ -86,30 +87,36 @@ Result<void> write_html(const Report& report, const std::string& html_path, cons
 
 }  // namespace
 
+ModelSummaries summarize_models(const StudyResults& results) {
+  ModelSummaries out;
+  for (const ModelRecord& model : results.models) {
+    std::vector<CaseSummary> summaries = summarize_model(results, model.id);
+    if (!summaries.empty()) out.emplace_back(&model, std::move(summaries));
+  }
+  return out;
+}
+
 Report build_report(const StudyResults& results, const std::string& quoted_json) {
   Report report;
   report.title = "What sealing costs in training: preset " + results.preset;
-  report.subtitle =
-      fmt::format("{}; {}", results.machines.empty() ? "" : describe(results.machines.front()), results.date);
-  ModelSummaries models;
-  for (const ModelRecord& model : results.models) {
-    std::vector<CaseSummary> summaries = summarize_model(results, model.id);
-    if (!summaries.empty()) models.emplace_back(&model, std::move(summaries));
-  }
-  report.sections = {short_section(results, models),
-                     slowdown_section(results, models),
-                     equal_cap_section(results, models),
-                     breakdown_section(results, models),
-                     buckets_section(results),
-                     emulation_section(results, models),
-                     counts_section(results),
-                     setup_section(results)};
+  report.subtitle = fmt::format("{}; {}", results.machines.empty() ? "" : describe(results.machines.front()),
+                                when_text(results));
+  const ModelSummaries models = summarize_models(results);
+  report.sections = {reading_section(), short_section(results, models)};
+  const bool any = !models.empty(), searched = !results.blocks.empty();
+  if (any) report.sections.push_back(slowdown_section(results, models));
+  if (any) report.sections.push_back(equal_cap_section(results, models));
+  if (any) report.sections.push_back(breakdown_section(results, models));
+  if (searched) report.sections.push_back(buckets_section(results));
+  if (any) report.sections.push_back(emulation_section(results, models));
+  if (!results.counts.empty()) report.sections.push_back(counts_section(results));
+  if (!results.setups.empty()) report.sections.push_back(setup_section(results));
   if (!quoted_json.empty()) {
     auto quoted = quoted_sections(results, models, quoted_json);
     if (quoted) {
       report.sections.insert(report.sections.end(), quoted->begin(), quoted->end());
     } else {
-      report.sections.push_back({"Published numbers", {quoted.error().message()}, {}, "", ""});
+      report.sections.push_back({"Published numbers", {quoted.error().message()}, {}, "", "", {}});
     }
   }
   report.sections.push_back(deployment_section(results));
@@ -117,14 +124,19 @@ Report build_report(const StudyResults& results, const std::string& quoted_json)
   return report;
 }
 
+/// A paragraph, or an item of a list: what begins with "- ", which our own texts alone do.
+static std::string paragraph_text(const std::string& text) {
+  if (!text.starts_with("- ")) return escaped_paragraph(text);
+  return "- " + escaped_paragraph(text.substr(2));
+}
+
 std::string to_markdown(const Report& report) {
   std::string out = fmt::format("# {}\n\n{}\n", escaped(report.title), escaped_paragraph(report.subtitle));
   for (const ReportSection& section : report.sections) {
     out += fmt::format("\n## {}\n", escaped(section.title));
-    for (const std::string& paragraph : section.paragraphs) {
-      out += "\n" + escaped_paragraph(paragraph) + "\n";
-    }
+    for (const std::string& paragraph : section.paragraphs) out += "\n" + paragraph_text(paragraph) + "\n";
     for (const ReportTable& table : section.tables) out += "\n" + table_text(table);
+    for (const std::string& remark : section.remarks) out += "\n" + paragraph_text(remark) + "\n";
   }
   return out;
 }
@@ -142,6 +154,7 @@ std::string to_json(const Report& report) {
     out["sections"].push_back({{"title", section.title},
                                {"paragraphs", section.paragraphs},
                                {"tables", tables},
+                               {"remarks", section.remarks},
                                {"chart", section.chart},
                                {"data", section.data.empty() ? json::array() : json::parse(section.data)}});
   }
@@ -167,10 +180,11 @@ Result<WrittenReport> write_report(const StudyResults& results, const std::strin
 }
 
 std::string summary_text(const StudyResults& results) {
-  const Report report = build_report(results, "");
+  const ModelSummaries models = summarize_models(results);
   std::string out;
-  for (const std::string& paragraph : report.sections[0].paragraphs) out += displayed(paragraph) + "\n\n";
-  for (const ReportTable& table : report.sections[1].tables) {
+  for (const std::string& paragraph : short_section(results, models).paragraphs)
+    out += displayed(paragraph) + "\n\n";
+  for (const ReportTable& table : slowdown_section(results, models).tables) {
     std::vector<std::size_t> widths;
     for (const std::string& column : table.columns) widths.push_back(column.size());
     for (const auto& row : table.rows) {
@@ -187,7 +201,7 @@ std::string summary_text(const StudyResults& results) {
     for (const auto& row : table.rows) line(row);
     out += "\n";
   }
-  return out;
+  return models.empty() ? out : out + legend_text();
 }
 
 }  // namespace sealring

@@ -18,7 +18,7 @@ struct CaseSummary {
   double iteration_ms = 0;  ///< median over blocks of the block's median
   double mad_percent = 0;   ///< largest of the blocks' medians' relative deviation
   double compute_ms = 0;    ///< the same of the iterations without communication
-  double exposed_ms = 0;    ///< iteration - compute, at least 0
+  double exposed_ms = 0;    ///< iteration - compute; not above 0 where it is lost in the noise
   double seal_ms = 0, open_ms = 0, wire_ms = 0, cpu_ms = 0;
   double seals = 0, opens = 0, sealed_bytes = 0, opened_bytes = 0;
   std::vector<std::uint64_t> buckets_before, buckets_after;
@@ -42,6 +42,9 @@ struct ReportTable {
   std::string note;
 };
 
+/// "1 block", "10 blocks".
+std::string counted(std::size_t number, const std::string& what);
+
 /// `chart` names what plots.py draws ("slowdown", "breakdown", "buckets", "counts", "quoted"; empty: none);
 /// `data` is its JSON.
 struct ReportSection {
@@ -49,6 +52,7 @@ struct ReportSection {
   std::vector<std::string> paragraphs;
   std::vector<ReportTable> tables;
   std::string chart, data;
+  std::vector<std::string> remarks;  ///< paragraphs after the tables
 };
 
 struct Report {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sealring/study/report_marks.h"
 #include "sealring/study/report_sections.h"
 
 namespace sealring {
@@ -26,13 +27,9 @@ std::vector<std::vector<std::string>> own_rows(const StudyResults& results, cons
     for (const char* engine : {"sealed-ring", "sealed-one-hop"}) {
       const CaseSummary* best = best_of(summaries, engine);
       if (best == nullptr || !best->to_gloo) continue;
-      const auto& ratio = *best->to_gloo;
-      const std::string interval =
-          ratio.interval ? fmt::format(" [{:.2f}, {:.2f}]", ratio.interval->low, ratio.interval->high)
-                         : " (preview)";
       out.push_back({model->name, fmt::format("slowdown to Gloo, {}, CPU ranks, no GPU", best->engine_name),
-                     fmt::format("{:.2f}x{}", ratio.ratio, interval), fmt::format("{}", results.ranks),
-                     kMeasured});
+                     ratio_text(best->to_gloo, same_against_same(summaries)),
+                     fmt::format("{}", results.ranks), kMeasured});
     }
   }
   return out;
@@ -58,12 +55,13 @@ ReportSection sections_of_numbers(const StudyResults& results, const ModelSummar
                                        n == 0 ? std::string("-") : fmt::format("{}", n), kQuoted};
     (n == results.ranks ? same : other).rows.push_back(row);
     if (number.at("unit") != "x" || !number.contains("value")) continue;
-    data.push_back({{"label", number.at("id")}, {"value", number.at("value")}, {"n", n}});
+    data.push_back({{"label", number.at("label")}, {"value", number.at("value")}, {"n", n}});
   }
   same.note = fmt::format("n = {}: ours and the published ones.", results.ranks);
   other.note = "Published, other n, other GPUs, emulated.";
   out.tables = {same, other};
-  for (const json& remark : quoted.at("remarks")) out.paragraphs.push_back(remark);
+  out.remarks.emplace_back("What does not fit together in these published numbers:");
+  for (const json& remark : quoted.at("remarks")) out.remarks.push_back("- " + remark.get<std::string>());
   out.data = data.dump();
   return out;
 }

@@ -10,32 +10,16 @@
 #include "sealring/study/cases.h"
 #include "sealring/study/deployment.h"
 #include "sealring/study/report_data.h"
+#include "sealring/study/report_marks.h"
 
 namespace sealring {
 namespace {
 
 using nlohmann::json;
 
-constexpr double kNoisyPercent = 5;
 constexpr double kMib = 1 << 20;
 
 std::string ms(double value) { return fmt::format("{:.1f}", value); }
-
-/// The A/A row's interval of a model: what the baseline differs from itself.
-std::optional<Interval> same_against_same(const std::vector<CaseSummary>& summaries) {
-  for (const CaseSummary& each : summaries) {
-    if (each.record->engine == "plain-ring-again" && each.to_plain) return each.to_plain->interval;
-  }
-  return std::nullopt;
-}
-
-/// "1.18x [1.15, 1.21]", "~1.01x [...]" when not distinguishable, "1.18x (preview)" without an interval.
-std::string ratio_text(const std::optional<RatioSummary>& ratio, const std::optional<Interval>& same) {
-  if (!ratio) return "-";
-  if (!ratio->interval) return fmt::format("{:.2f}x (preview)", ratio->ratio);
-  return fmt::format("{}{:.2f}x [{:.2f}, {:.2f}]", indistinguishable(*ratio, same) ? "~" : "", ratio->ratio,
-                     ratio->interval->low, ratio->interval->high);
-}
 
 std::string cap_text(double cap_mib) { return fmt::format("{:g} MiB", cap_mib); }
 
@@ -49,10 +33,15 @@ std::string buckets_text(const CaseSummary& summary) {
   return fmt::format("{} -> {}", summary.buckets_before.size(), summary.buckets_after.size());
 }
 
-bool noisy(const CaseSummary& summary) { return summary.mad_percent > kNoisyPercent; }
-
 bool is_baseline(const CaseSummary& summary, const std::string& engine) {
   return summary.record->engine == engine && summary.record->best;
+}
+
+std::string model_name(const StudyResults& results, const std::string& id) {
+  for (const ModelRecord& each : results.models) {
+    if (each.id == id) return each.name;
+  }
+  return id;
 }
 
 std::string place_of(const StudyResults& results) {
@@ -88,6 +77,29 @@ std::vector<std::pair<const CaseRecord*, const RunRecord*>> search_runs(const St
   return out;
 }
 
+constexpr const char* kLostInNoise = "~0";
+
+/// The picture's parts of an iteration, without overlap: seal and open as far as they fit into the exposed
+/// time, the rest of it is wire and waiting.
+json breakdown_parts(const CaseSummary& summary) {
+  const double exposed = std::max(0.0, summary.exposed_ms), crypto = summary.seal_ms + summary.open_ms;
+  const double fit = crypto > 0 ? std::min(1.0, exposed / crypto) : 0;
+  const std::pair<const char*, double> parts[] = {{"1 compute", summary.iteration_ms - exposed},
+                                                  {"2 seal", fit * summary.seal_ms},
+                                                  {"3 open and add", fit * summary.open_ms},
+                                                  {"4 wire and waiting", exposed - fit * crypto}};
+  json out = json::array();
+  for (const auto& [part, value] : parts) {
+    out.push_back({{"engine", summary.engine_name},
+                   {"part", part},
+                   {"ms", value},
+                   {"total", summary.iteration_ms},
+                   {"lost", summary.exposed_ms <= 0},
+                   {"origin", summary.record->origin}});
+  }
+  return out;
+}
+
 /// "9 x 1.6, 5.1": equal neighbours are counted.
 std::string sizes_text(const std::vector<std::uint64_t>& bytes) {
   std::vector<std::string> parts;
@@ -108,6 +120,12 @@ std::string sizes_text(const std::vector<std::uint64_t>& bytes) {
 ReportSection short_section(const StudyResults& results, const ModelSummaries& models) {
   ReportSection out;
   out.title = "In short";
+  if (models.empty()) {
+    out.paragraphs.push_back(
+        "These results hold no finished block of the final stage, so there is no result yet. "
+        "`sealring study --resume FILE` goes on from them.");
+    return out;
+  }
   std::vector<double> to_gloo, to_plain;
   for (const auto& [model, summaries] : models) {
     const CaseSummary* sealed = best_sealed(summaries);
@@ -115,31 +133,28 @@ ReportSection short_section(const StudyResults& results, const ModelSummaries& m
     const CaseSummary* plain = best_of(summaries, "plain-ring");
     if (sealed == nullptr || gloo == nullptr || plain == nullptr) continue;
     const auto same = same_against_same(summaries);
-    out.paragraphs.push_back(
-        fmt::format("{}: an iteration with every gradient message sealed ({}, cap {}) takes {} the time with "
-                    "Gloo (cap {}) and {} "
-                    "that with our own plain ring (cap {}). {}, inter-rank messages only, best against best, "
-                    "{} blocks, measured.",
-                    model->name, engine_text(*sealed), cap_text(sealed->record->cap_mib),
-                    ratio_text(sealed->to_gloo, same), cap_text(gloo->record->cap_mib),
-                    ratio_text(sealed->to_plain, same), cap_text(plain->record->cap_mib), place_of(results),
-                    sealed->blocks));
+    out.paragraphs.push_back(fmt::format(
+        "{}, every gradient message sealed ({}, cap {}): the time of an iteration is {} of that with "
+        "Gloo (cap {}), and {} of that with our own plain ring (cap {}).{} {}, inter-rank messages "
+        "only, best against best, {}, measured.",
+        model->name, engine_text(*sealed), cap_text(sealed->record->cap_mib),
+        ratio_text(sealed->to_gloo, same), cap_text(gloo->record->cap_mib),
+        ratio_text(sealed->to_plain, same), cap_text(plain->record->cap_mib),
+        caution_text(*sealed, *gloo, *plain, same), place_of(results), counted(sealed->blocks, "block")));
     to_gloo.push_back(sealed->to_gloo ? sealed->to_gloo->ratio : NAN);
     to_plain.push_back(sealed->to_plain ? sealed->to_plain->ratio : NAN);
   }
   if (to_gloo.size() > 1) {
     out.paragraphs.push_back(
         fmt::format("Over the {} models: to Gloo {:.2f}x (geometric mean), {:.2f}x (arithmetic mean); to own "
-                    "plain {:.2f}x and "
-                    "{:.2f}x.",
+                    "plain {:.2f}x and {:.2f}x. A mean is no better than the ratios that it is made of.",
                     to_gloo.size(), geometric_mean(to_gloo), arithmetic_mean(to_gloo),
                     geometric_mean(to_plain), arithmetic_mean(to_plain)));
   }
   if (results.cpus_per_rank == 1) {
     out.paragraphs.push_back(
-        "Each rank has one core, for training, sealing and the network alike: crypto cannot hide behind "
-        "computation here, "
-        "so this is the dearest case.");
+        "Each rank has one core for training, sealing and the network together. Sealing cannot run beside "
+        "computation then, so it costs more here than where a rank has cores to spare.");
   }
   return out;
 }
@@ -159,7 +174,7 @@ ReportSection slowdown_section(const StudyResults& results, const ModelSummaries
       if (!each.record->best && !check) continue;
       const std::string bits = each.same_bits ? (*each.same_bits ? "yes" : "no") : "-";
       table.rows.push_back({engine_text(each), cap_text(each.record->cap_mib), buckets_text(each),
-                            ms(each.iteration_ms) + (noisy(each) ? " *" : ""),
+                            iteration_text(each),
                             is_baseline(each, "gloo") ? "1" : ratio_text(each.to_gloo, same),
                             is_baseline(each, "plain-ring") ? "1" : ratio_text(each.to_plain, same),
                             ms(each.cpu_ms), bits, each.record->origin});
@@ -167,7 +182,7 @@ ReportSection slowdown_section(const StudyResults& results, const ModelSummaries
         const auto& ratio = gloo ? each.to_gloo : each.to_plain;
         if (!ratio) continue;
         json point{{"model", model->name},
-                   {"engine", engine_text(each)},
+                   {"engine", each.engine_name},
                    {"cap", each.record->cap_mib},
                    {"baseline", gloo ? "to Gloo" : "to own plain"},
                    {"ratio", ratio->ratio},
@@ -183,15 +198,12 @@ ReportSection slowdown_section(const StudyResults& results, const ModelSummaries
       }
     }
     table.note = fmt::format(
-        "{}; {} blocks of {} iterations; ratio: median over blocks of the block's medians, 95 % t-interval "
-        "on log ratios. "
-        "~ not distinguishable from the baseline; * noisy (median deviation above {:g} %). k: all-reduces an "
-        "iteration "
-        "before -> after DDP's rebuild. CPU ms: of a rank, all threads. same bits: parameters equal to own "
-        "plain's after "
-        "the same iterations.",
-        place_of(results), summaries.empty() ? 0 : summaries.front().blocks, results.iterations,
-        kNoisyPercent);
+        "{}; {} of {} iterations. {}. n.s.: not distinguishable from the baseline; *: noisy (median "
+        "deviation "
+        "above {:g} %). k: all-reduces an iteration before -> after DDP's rebuild. CPU ms: of a rank, all "
+        "threads. same bits: parameters equal to own plain's after the same iterations.",
+        place_of(results), counted(summaries.empty() ? 0 : summaries.front().blocks, "block"),
+        results.iterations, ratio_caption(), kNoisyPercent);
     out.tables.push_back(std::move(table));
   }
   out.data = data.dump();
@@ -208,8 +220,7 @@ ReportSection equal_cap_section(const StudyResults& results, const ModelSummarie
     for (const CaseSummary& each : summaries) {
       const EngineSpec* engine = find_engine(each.record->engine);
       if (each.record->cap_mib != 25 || engine == nullptr || !engine->searched) continue;
-      table.rows.push_back({engine_text(each), buckets_text(each),
-                            ms(each.iteration_ms) + (noisy(each) ? " *" : ""),
+      table.rows.push_back({engine_text(each), buckets_text(each), iteration_text(each),
                             each.record->engine == "gloo" ? "1" : ratio_text(each.to_gloo_25, same),
                             each.record->engine == "plain-ring" ? "1" : ratio_text(each.to_plain_25, same),
                             each.record->origin});
@@ -235,37 +246,28 @@ ReportSection breakdown_section(const StudyResults& results, const ModelSummarie
       const auto own = [&](const std::string& text) { return gloo ? std::string("-") : text; };
       table.rows.push_back(
           {engine_text(each), cap_text(each.record->cap_mib), ms(each.iteration_ms), ms(each.compute_ms),
-           ms(each.exposed_ms), own(ms(each.seal_ms)), own(ms(each.open_ms)), own(ms(each.wire_ms)),
+           each.exposed_ms > 0 ? ms(each.exposed_ms) : kLostInNoise, own(ms(each.seal_ms)),
+           own(ms(each.open_ms)), own(ms(each.wire_ms)),
            own(fmt::format("{:.0f}, {:.0f}", each.seals, each.opens)),
            own(fmt::format("{:.1f}, {:.1f}", each.sealed_bytes / kMib, each.opened_bytes / kMib)),
            each.record->origin});
-      // Exclusive parts: seal and open as far as they fit into the exposed time, the rest of it is wire and
-      // waiting.
-      const double crypto = each.seal_ms + each.open_ms;
-      const double fit = crypto > 0 ? std::min(1.0, each.exposed_ms / crypto) : 0;
-      const std::pair<const char*, double> parts[] = {{"1 compute", each.compute_ms},
-                                                      {"2 seal", fit * each.seal_ms},
-                                                      {"3 open and add", fit * each.open_ms},
-                                                      {"4 wire and waiting", each.exposed_ms - fit * crypto}};
-      for (const auto& [part, value] : parts) {
-        data.push_back({{"model", model->name},
-                        {"engine", engine_text(each)},
-                        {"part", part},
-                        {"ms", value},
-                        {"origin", each.record->origin}});
+      for (json part : breakdown_parts(each)) {
+        part["model"] = model->name;
+        data.push_back(std::move(part));
       }
     }
     table.note = fmt::format(
-        "{}; per rank and iteration. compute: the iteration without communication (no_sync); exposed: "
-        "iteration - compute. "
-        "seal, open (with the addition) and wire are timers of the communication thread and may overlap with "
-        "compute. In "
-        "the picture the exposed time is split without overlap, so that the parts sum to the iteration. An "
-        "emulated row "
-        "is plain with a cost added; nothing is sealed in it. A record is one crypto operation where the "
-        "suite "
-        "seals; with plain it is moved unsealed.",
-        place_of(results));
+        "{}; per rank and iteration. compute: the iteration without communication (no_sync), as measured; "
+        "exposed: iteration - compute. {} for exposed: the iteration without communication took no less "
+        "time, "
+        "so what communication adds is lost in the noise of the two. seal, open (with the addition) and wire "
+        "are timers of the communication thread: they run beside computation and hold the waiting for the "
+        "other ranks, so they may exceed what is exposed. In the picture the exposed time is split without "
+        "overlap, so that the parts sum to the iteration; where it is {}, all of the iteration is drawn as "
+        "compute. An emulated row is plain with a cost added; nothing is sealed in it. A record is one "
+        "crypto "
+        "operation where the suite seals; with plain it is moved unsealed.",
+        place_of(results), kLostInNoise, kLostInNoise);
     out.tables.push_back(std::move(table));
   }
   out.data = data.dump();
@@ -281,23 +283,24 @@ ReportSection buckets_section(const StudyResults& results) {
   table.columns = {"model",          "engine", "cap",   "k", "MiB after the rebuild",
                    "ms / iteration", "best",   "origin"};
   for (const auto& [record, run] : search_runs(results)) {
+    const std::string model = model_name(results, record->model);
     const EngineSpec* engine = find_engine(record->engine);
     const std::string name = engine == nullptr ? record->engine : engine->name;
     const double middle = median(run->iteration_ms);
-    table.rows.push_back({record->model, name, cap_text(record->cap_mib),
+    table.rows.push_back({model, name, cap_text(record->cap_mib),
                           fmt::format("{} -> {}", run->buckets_before.size(), run->buckets_after.size()),
                           sizes_text(run->buckets_after), ms(middle), record->best ? "yes" : "",
-                          record->origin});
-    if (record->origin != kMeasured) continue;
-    data.push_back({{"model", record->model}, {"engine", name}, {"cap", record->cap_mib}, {"ms", middle}});
+                          engine == nullptr ? record->origin : origin_of(*engine)});
+    if (engine == nullptr || !engine->searched) continue;
+    data.push_back({{"model", model}, {"engine", name}, {"cap", record->cap_mib}, {"ms", middle}});
   }
   table.note =
       "The search: one block, a preview; it only chooses each engine's cap, the results come from fresh "
-      "samples. A cap is "
-      "no cap: the first bucket is closed at 1 MiB, others when they have reached the cap, and no parameter "
-      "is split. Plain "
-      "with copies moves its data as a sealed run does, without sealing; the emulation's cost is fitted "
-      "against it.";
+      "samples. The cap is not an upper limit: the first bucket is closed at 1 MiB, the others when they "
+      "have "
+      "reached the cap, and a parameter is never split. Plain with copies moves its data as a sealed run "
+      "does, "
+      "without sealing; the emulation's cost is fitted against it.";
   out.tables.push_back(std::move(table));
   out.data = data.dump();
   return out;
@@ -307,9 +310,9 @@ ReportSection emulation_section(const StudyResults& results, const ModelSummarie
   ReportSection out;
   out.title = "Does emulation foretell sealing?";
   out.paragraphs.push_back(
-      fmt::format("The published study emulated its multi-GPU numbers. Here the same method is put to the "
-                  "test: our own measured cost "
-                  "of a crypto operation, {:.1f} us + {:.1f} ns per KiB ({}), is added to every operation of "
+      fmt::format("The published study (Lee et al., arXiv 2501.11771v3) emulated its multi-GPU numbers. Here "
+                  "the same method is put to the test: our own measured cost of a crypto operation, {:.1f} "
+                  "us + {:.1f} ns per KiB ({}), is added to every operation of "
                   "the plain ring, inline, "
                   "and compared with the ring that really seals.",
                   results.emulation.a_us, results.emulation.b_ns_per_kib, results.emulation.source));
@@ -321,7 +324,7 @@ ReportSection emulation_section(const StudyResults& results, const ModelSummarie
     table.rows.push_back(
         {model->name, ratio_text(check, std::nullopt), within_ten_percent(*check), "emulated over measured"});
   }
-  table.note = "Sealed ring at its best cap, same cap on both sides. ~ not distinguishable from 1.";
+  table.note = "Sealed ring at its best cap, same cap on both sides. n.s.: not distinguishable from 1.";
   out.tables.push_back(std::move(table));
   return out;
 }
@@ -354,7 +357,7 @@ ReportSection counts_section(const StudyResults& results) {
                     {"series", each.algorithm + ", counted"},
                     {"operations", each.counted_per_rank}});
   }
-  table.note = "k = 142 is what the study's 1704 operations at n = 4 imply.";
+  table.note = "k = 142 is what the published study's 1704 operations at n = 4 imply.";
   out.tables.push_back(std::move(table));
   out.data = data.dump();
   return out;
@@ -364,7 +367,8 @@ ReportSection setup_section(const StudyResults& results) {
   ReportSection out;
   out.title = "Starting a session, and one core's rates";
   ReportTable table;
-  table.columns = {"ranks", "handshake and connections, ms", "1 % of a job of", "samples", "origin"};
+  table.columns = {"ranks", "handshake and connections, ms", "below 1 % of jobs longer than", "samples",
+                   "origin"};
   for (const SetupRecord& each : results.setups) {
     const double middle = median(each.setup_ms);
     table.rows.push_back({fmt::format("{}", each.ranks), ms(middle), fmt::format("{:.1f} s", middle / 10),
@@ -409,13 +413,13 @@ ReportSection method_section(const StudyResults& results) {
   ReportSection out;
   out.title = "How it was measured";
   out.paragraphs.push_back(
-      fmt::format("Preset {}, seed {}, {} ranks, finished {}, commit {}, PyTorch {}, Python {}, {:.0f} s in "
+      fmt::format("Preset {}, seed {}, {} ranks, {}, commit {}, PyTorch {}, Python {}, {:.0f} s in "
                   "all. In a block every case "
                   "of a model runs once, in the same processes, in an order drawn from the seed; a case is "
                   "{} iterations after 3 to warm "
                   "up (DDP rebuilds its buckets after the first), and 5 without communication. Fewer than {} "
                   "blocks are a preview.",
-                  results.preset, results.seed, results.ranks, results.date,
+                  results.preset, results.seed, results.ranks, when_text(results),
                   results.commit.empty() ? "unknown" : results.commit, results.torch, results.python,
                   results.wall_s, results.iterations, kBlocksForResult));
   ReportTable machines;

@@ -11,6 +11,9 @@ namespace sealring {
 
 using ModelSummaries = std::vector<std::pair<const ModelRecord*, std::vector<CaseSummary>>>;
 
+/// The models that have a block of the final stage.
+ModelSummaries summarize_models(const StudyResults& results);
+
 ReportSection short_section(const StudyResults& results, const ModelSummaries& models);
 ReportSection slowdown_section(const StudyResults& results, const ModelSummaries& models);
 ReportSection equal_cap_section(const StudyResults& results, const ModelSummaries& models);

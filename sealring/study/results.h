@@ -98,7 +98,10 @@ struct WorkloadRecord {
 };
 
 struct StudyResults {
-  std::string preset, date, commit, torch, python;
+  std::string preset;
+  std::string date;   ///< when the study was first started
+  std::string ended;  ///< when the newest block was kept; empty in files of before it was recorded
+  std::string commit, torch, python;
   std::uint64_t seed = 0;
   std::uint32_t ranks = 2, iterations = 10, cpus_per_rank = 1;
   double wall_s = 0;

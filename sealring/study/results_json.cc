@@ -28,9 +28,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ModelRecord, id, name, description, parameter
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EmulationRecord, a_us, b_ns_per_kib, spread_percent, source)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CipherRecord, suite, seal_gb_s, open_gb_s, record_us)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkloadRecord, id, name, parameters, buckets_25, buckets_400)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StudyResults, preset, date, commit, torch, python, seed, ranks, iterations,
-                                   cpus_per_rank, wall_s, machines, models, cases, blocks, counts, setups,
-                                   ciphers, workloads, emulation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StudyResults, preset, date, ended, commit, torch, python, seed, ranks,
+                                   iterations, cpus_per_rank, wall_s, machines, models, cases, blocks, counts,
+                                   setups, ciphers, workloads, emulation)
 
 namespace {
 
@@ -106,7 +106,9 @@ Result<StudyResults> results_from_text(const std::string& text) {
     if (file.at("digest") != digest_of(file.at("content"))) {
       return refused("the content does not fit its digest: the file was edited or damaged");
     }
-    auto results = file.at("content").get<StudyResults>();
+    json content = file.at("content");
+    content.emplace("ended", "");  // older files do not say
+    auto results = content.get<StudyResults>();
     SR_TRY(check_references(results));
     return results;
   } catch (const json::parse_error& problem) {

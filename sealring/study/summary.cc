@@ -85,7 +85,7 @@ CaseSummary summarize_case(const CaseRecord& record, const std::vector<const Run
   out.engine_name = engine == nullptr ? record.engine : engine->name;
   out.blocks = runs.size();
   out.iteration_ms = median_of_medians(runs, &RunRecord::iteration_ms);
-  out.compute_ms = std::min(out.iteration_ms, median_of_medians(runs, &RunRecord::no_sync_ms));
+  out.compute_ms = median_of_medians(runs, &RunRecord::no_sync_ms);
   out.exposed_ms = out.iteration_ms - out.compute_ms;
   for (const RunRecord* run : runs) {
     const double mad = median_absolute_deviation(run->iteration_ms) / median(run->iteration_ms);

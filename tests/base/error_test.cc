@@ -81,7 +81,7 @@ TEST(FindCode, TakesNumberAndNameInEveryForm) {
     std::transform(lower.begin(), lower.end(), lower.begin(),
                    [](unsigned char c) { return std::tolower(c); });
     for (const std::string& text :
-         {number, "SR-E" + number, "sr-e" + number, std::string(info.name), lower}) {
+         {number, "E" + number, "SR-E" + number, "sr-e" + number, std::string(info.name), lower}) {
       const CodeInfo* found = find_code(text);
       ASSERT_NE(found, nullptr) << text;
       EXPECT_EQ(found->code, info.code) << text;
@@ -90,8 +90,8 @@ TEST(FindCode, TakesNumberAndNameInEveryForm) {
 }
 
 TEST(FindCode, RefusesWhatIsNone) {
-  for (const char* text : {"", "SR-E", "999", "SR-E999", "602x", "x602", "-602", "DATA-TAG", "DATA_TAGS",
-                           "DATA_TA", "99999999999999999999"}) {
+  for (const char* text : {"", "SR-E", "999", "SR-E999", "602x", "x602", "-602", "EE602", "E", "DATA-TAG",
+                           "DATA_TAGS", "DATA_TA", "99999999999999999999"}) {
     EXPECT_EQ(find_code(text), nullptr) << text;
   }
 }

@@ -4,10 +4,13 @@
 #   Python's own; slow: a whole short study.
 
 import json
+import os
 import pathlib
 import re
 import resource
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -77,7 +80,9 @@ def test_report_writes_markdown_and_one_html_page(tool, results, tmp_path):
     if "no HTML" in got.stderr:
         pytest.skip("altair or vl-convert-python is not there: " + got.stderr)
     page = (tmp_path / "out" / "report.html").read_text()
-    assert page.count("<svg") >= 4
+    assert page.count("<svg") >= 8  # two models: a picture each
+    assert "slowdown left with 400 MB" in page and "n4-bucket-left" not in page
+    assert ">small GPT-2<" in page and ">gpt2<" not in page
     assert not re.search(r"(src|href)=\"(https?:)?//", page) and "<script" not in page
 
 
@@ -131,6 +136,47 @@ def test_damaged_results_are_refused(tool, results, tmp_path, damage):
     assert got.returncode == 1
     assert ("SR-E104" if damage == "absent" else "SR-E111") in got.stderr and "results.json" in got.stderr
     assert not (tmp_path / "out" / "report.md").exists()
+
+
+def run_interrupted(tool, tmp_path, *arguments):
+    """A study whose ranks never get ready, ended by Ctrl-C as from a terminal."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\ntouch $0.started\nexec sleep 60\n")
+    python.chmod(0o755)
+    run = subprocess.Popen(
+        [tool.path, "study", *map(str, arguments), "--python", str(python)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "python.started").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(run.pid, signal.SIGINT)
+    out, err = run.communicate(timeout=30)
+    return run.returncode, out, err
+
+
+def test_an_interrupted_study_says_what_is_kept(tool, results, tmp_path):
+    path = tmp_path / "results.json"
+    code, out, err = run_interrupted(tool, tmp_path, "--iterations", 3, "--resume", results, "-o", path)
+    assert code == 130 and out == ""
+    assert f"sealring study: interrupted. The 12 blocks finished so far are kept in {path}" in err
+    assert f"sealring study --resume {path} -o {path} --iterations 3" in err
+    assert "SR-E" not in err and "rank=" not in err
+    assert "starting 2 ranks" in err  # no terminal: lines instead of a bar
+    assert tool("report", path, "-o", tmp_path, "--python", "/no/such/python").returncode == 0
+
+
+def test_a_study_interrupted_before_its_first_block(tool, tmp_path):
+    path = tmp_path / "results.json"
+    code, _, err = run_interrupted(tool, tmp_path, "-o", path)
+    assert code == 130 and "no block was finished" in err and "SR-E" not in err
+    got = tool("report", path, "-o", tmp_path / "out", "--python", "/no/such/python")
+    assert got.returncode == 0 and "no finished block" in got.stderr
+    markdown = (tmp_path / "out" / "report.md").read_text()
+    assert "no finished block" in markdown and "## Slowdown" not in markdown
 
 
 @pytest.mark.slow

@@ -60,6 +60,7 @@ def test_bench_help_explains_every_column(tool):
         (("bench", "all_reduce", "--ranks", "1"), "--ranks"),
         (("explain", "DATA_TGA"), "did you mean DATA_TAG?"),
         (("explain", "9999"), "there is no code"),
+        (("explain", "foo"), 'there is no code "foo"; --all lists them'),
         (("explain",), "give a code"),
         (("study", "--preset", "desktop"), "--preset"),
         (("report",), "RESULTS"),
@@ -78,6 +79,22 @@ def test_unknown_environment_variable_names_the_nearest(tool):
     got = tool("doctor", env={"SEALRING_SUIT": "plain"})
     assert got.returncode == 1
     assert "SR-E103" in got.stderr and "SEALRING_SUITE" in got.stderr
+    far = tool("doctor", env={"SEALRING_FOO": "1"})
+    assert far.returncode == 1 and "SEALRING_FOO" in far.stderr and "did you mean" not in far.stderr
+
+
+@pytest.mark.parametrize("word", ["602", "E602", "SR-E602", "data_tag"])
+def test_explain_takes_a_code_in_every_form(tool, word):
+    got = tool("explain", word)
+    assert got.returncode == 0 and got.stdout.startswith("SR-E602  DATA_TAG")
+    assert "What to do: make all ranks call" in got.stdout and "poisoned" in got.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_shows_nothing_of_the_parser(tool, verb):
+    text = tool(verb, "--help").stdout
+    assert not re.search(r"\b(UINT|INT in|FLOAT)\b|\{", text), text
+    assert "Start here" not in text
 
 
 def test_version(tool):

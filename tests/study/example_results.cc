@@ -80,6 +80,7 @@ StudyResults example_results() {
   StudyResults results;
   results.preset = "laptop";
   results.date = "2026-01-02T03:04:05Z";
+  results.ended = "2026-01-02T03:09:26Z";
   results.commit = "0123456789ab";
   results.torch = "2.13.0";
   results.python = "3.11.7";

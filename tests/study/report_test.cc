@@ -56,7 +56,10 @@ TEST(Report, RatiosAreOfTheSameBlock) {
 TEST(Report, FewerThanFiveBlocksIsAPreview) {
   StudyResults results = example_results();
   std::erase_if(results.blocks, [](const BlockRecord& block) { return block.stage == 2 && block.block > 2; });
-  const std::string text = to_markdown(build_report(results, ""));
+  Report report = build_report(results, "");
+  ASSERT_EQ(report.sections.front().title, "How to read this");
+  report.sections.erase(report.sections.begin());  // explains the marks by an example
+  const std::string text = to_markdown(report);
   EXPECT_THAT(text, HasSubstr("x (preview)"));
   EXPECT_THAT(text, Not(HasSubstr("x [")));
   EXPECT_THAT(text, HasSubstr("undecided (preview)"));
@@ -75,6 +78,76 @@ TEST(Report, NoiseAndDifferentBitsShow) {
   const std::string text = to_markdown(build_report(results, ""));
   EXPECT_THAT(text, HasSubstr(" * |"));
   EXPECT_THAT(text, HasSubstr("| no | measured |"));
+}
+
+void set_iterations(StudyResults& results, const std::string& case_id, const std::vector<double>& ms) {
+  for (BlockRecord& block : results.blocks) {
+    for (RunRecord& run : block.runs) {
+      if (run.case_id == case_id) run.iteration_ms = ms;
+    }
+  }
+}
+
+std::string headline_of(const StudyResults& results) {
+  const Report report = build_report(results, "");
+  return report.sections.at(1).title == "In short" ? report.sections.at(1).paragraphs.at(0) : "";
+}
+
+TEST(Report, TheHeadlineSaysWhatIsNotDistinguishableAndWhatIsNoisy) {
+  StudyResults results = example_results();
+  EXPECT_THAT(headline_of(results), Not(HasSubstr("n.s.")));
+  EXPECT_THAT(headline_of(results), Not(HasSubstr("noisy")));
+  set_iterations(results, "gpt2/sealed-one-hop@5", {60, 104, 150});
+  EXPECT_THAT(headline_of(results), HasSubstr("] n.s. of that with Gloo"));
+  EXPECT_THAT(headline_of(results), HasSubstr("this study cannot tell it from Gloo."));
+  EXPECT_THAT(headline_of(results), HasSubstr("These rows are noisy (*)"));
+  EXPECT_THAT(headline_of(results), HasSubstr("up to 42 %"));
+}
+
+TEST(Report, ComputeIsShownAsMeasuredAndExposedLostInNoiseIsMarked) {
+  StudyResults results = example_results();
+  for (BlockRecord& block : results.blocks) {
+    for (RunRecord& run : block.runs) {
+      if (run.case_id == "gpt2/sealed-ring@5") run.no_sync_ms = {150, 150, 150};
+    }
+  }
+  const CaseSummary sealed = *best_of(summarize_model(results, "gpt2"), "sealed-ring");
+  EXPECT_DOUBLE_EQ(sealed.compute_ms, 150);
+  EXPECT_LT(sealed.exposed_ms, 0);
+  EXPECT_THAT(to_markdown(build_report(results, "")), HasSubstr("| 150.0 | ~0 | 9.0 |"));
+}
+
+TEST(Report, WithoutAFinalBlockThereIsNoConclusion) {
+  StudyResults results = example_results();
+  std::erase_if(results.blocks, [](const BlockRecord& block) { return block.stage == 2; });
+  const std::string text = to_markdown(build_report(results, quoted()));
+  EXPECT_THAT(text, HasSubstr("hold no finished block of the final stage"));
+  EXPECT_THAT(text, Not(HasSubstr("## Slowdown")));
+  EXPECT_THAT(text, Not(HasSubstr("one core for training")));
+  EXPECT_THAT(text, HasSubstr("## Bucket size"));
+  EXPECT_THAT(summary_text(results), Not(HasSubstr("n.s.")));
+}
+
+TEST(Report, StartAndEndAreBothSaid) {
+  StudyResults results = example_results();
+  EXPECT_THAT(build_report(results, "").subtitle,
+              HasSubstr("started 2026-01-02T03:04:05Z, ended 2026-01-02T03:09:26Z"));
+  results.ended.clear();
+  EXPECT_THAT(build_report(results, "").subtitle, HasSubstr("end not recorded"));
+}
+
+TEST(Report, ATerminalGetsALegend) {
+  const std::string text = summary_text(example_results());
+  for (const char* mark : {"n.s.", "*", "k, 1 -> 10", "A/A", "same bits", "best against best", "quotient"})
+    EXPECT_THAT(text, HasSubstr(mark));
+}
+
+TEST(Report, OneBlockIsNotBlocks) {
+  StudyResults results = example_results();
+  std::erase_if(results.blocks, [](const BlockRecord& block) { return block.stage == 2 && block.block > 0; });
+  const std::string text = to_markdown(build_report(results, ""));
+  EXPECT_THAT(text, HasSubstr("1 block of 3 iterations"));
+  EXPECT_THAT(text, Not(HasSubstr("1 blocks")));
 }
 
 TEST(Report, ACountThatBreaksTheLawShouts) {
@@ -156,7 +229,9 @@ TEST(Report, TextFromFilesIsNothingButText) {
     EXPECT_TRUE(
         std::all_of(line.begin(), line.end(), [](unsigned char c) { return c >= 0x20 && c != 0x7f; }));
     const bool row = line.starts_with("|");
-    if (row && wanted > 0) EXPECT_EQ(cells_of(line), wanted) << line;
+    if (row && wanted > 0) {
+      EXPECT_EQ(cells_of(line), wanted) << line;
+    }
     wanted = row ? cells_of(line) : 0;
     rows += row ? 1 : 0;
   }

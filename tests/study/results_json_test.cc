@@ -151,6 +151,9 @@ TEST(ResultsJson, ForeignContentIsRefused) {
   nlohmann::json missing = good;
   missing.erase("counts");
   EXPECT_TRUE(refused(missing));
+  nlohmann::json older = good;
+  older.erase("ended");
+  EXPECT_FALSE(refused(older));
   nlohmann::json wrong_type = good;
   wrong_type["ranks"] = "two";
   EXPECT_TRUE(refused(wrong_type));
