@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -244,6 +245,13 @@ int launch_local(const BenchSpec& spec) {
   return status ? *status : print_error(status.error());
 }
 
+/// For ranks in this very process, which no launcher of ours watches.
+void end_with_a_line(int signal) {
+  constexpr std::string_view kLine = "sealring bench: interrupted; rows printed so far are whole\n";
+  if (::write(STDERR_FILENO, kLine.data(), kLine.size()) < 0) ::_exit(kExitError);
+  ::_exit(128 + signal);
+}
+
 int launch_targets(const Options& options, BenchSpec spec) {
   if (spec.op != Op::all_reduce || spec.loopback)
     return print_usage("bench", "--targets are of all_reduce over tcp");
@@ -267,6 +275,7 @@ int run_bench(const Options& options) {
     const auto environment = Environment::read();
     if (!environment) return print_error(environment.error());
     spec->ranks = (*launched)->world;
+    if ((*launched)->rank == 0) ::signal(SIGINT, end_with_a_line);
     Printer printer{*spec, read_machine()};
     const auto done = run_launched_bench_rank(*spec, **launched, *environment, printer.reporter());
     if (!done) return print_error(done.error());
@@ -279,6 +288,7 @@ int run_bench(const Options& options) {
   if (!spec->loopback) {
     return launch_local(*spec);
   }
+  ::signal(SIGINT, end_with_a_line);
   Printer printer{*spec, read_machine()};
   const auto done = run_loopback_bench(*spec, printer.reporter());
   return done ? printer.finish() : print_error(done.error());

@@ -63,7 +63,6 @@ class LaptopStudy {
       return fail(Code::invalid_argument, "study.measure", "there is no model \"" + options_.only + "\"",
                   "the models are resnet and gpt2");
     }
-    progress_.expect(steps_left());
     if (results_.counts.empty()) {
       progress_.begin("counting operations");
       SR_TRY(results_.counts, count_law());
@@ -76,6 +75,7 @@ class LaptopStudy {
     SR_TRY(unless_interrupted());
     progress_.begin("one core's cipher rates");
     if (results_.ciphers.empty()) SR_TRY(measure_ciphers());
+    progress_.expect(steps_left());  // only now: the time left is estimated from the cases alone
     return read_workloads();
   }
 

@@ -28,7 +28,7 @@ Progress::~Progress() { clear(); }
 std::string Progress::state() const {
   std::string out = fmt::format("{:.0f} s", seconds_since(start_));
   if (steps_ == 0) return out;
-  const std::uint32_t steps = std::max(steps_, done_ + 1);
+  const std::uint32_t steps = std::max(steps_, done_);
   out = fmt::format("{}/{}, {}", done_, steps, out);
   if (done_ == 0 || !first_step_) return out;
   return out + fmt::format(", about {:.0f} s left", seconds_since(*first_step_) * (steps - done_) / done_);
