@@ -39,6 +39,7 @@ struct ChachaConfig {
   static constexpr int kUnroll = kUnrollOf;                              ///< of ChaCha's double rounds
   static constexpr int kDepth = kDepthOf;                                ///< segments in flight in a block
   static constexpr int kBatch = kDirection == Direction::seal ? 16 : 8;  ///< segments prepared at once
+  static constexpr int kPrepared = 2;                                    ///< batches that are kept
 };
 
 template <class Config>
@@ -60,7 +61,7 @@ struct ChachaBody {
   using Prep = SegmentPrep<kWorkers>;
   struct Shared {
     Chunk stored[kStored];  ///< open: kDepth segments; seal: what a worker transposes in
-    Prep prep[2][kBatch];
+    Prep prep[Config::kPrepared][kBatch];
     poly1305::Number sums[kDepth][kWorkers * kLanes];
     Chunk tail[kDepth][4];        ///< ciphertext behind the last whole row
     Chunk tail_plain[kDepth][4];  ///< open: its plaintext
@@ -89,7 +90,7 @@ struct ChachaBody {
     return out;
   }
   SR_HOST_DEVICE static Prep& prep_of(Shared& shared, std::uint32_t i) {
-    return shared.prep[(i / kBatch) & 1u][i % kBatch];
+    return shared.prep[i / kBatch % Config::kPrepared][i % kBatch];
   }
   /// Where lane `lane` finds chunk lane + 32 c of a tile: row lane/4 + 8 c, turned within the row.
   SR_HOST_DEVICE static std::uint32_t coalesced_slot(int lane, int c) {
