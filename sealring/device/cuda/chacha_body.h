@@ -41,6 +41,7 @@ struct ChachaConfig {
   static constexpr int kProducts = kProductsOf;  ///< of four quarter rounds: rotations by a product
   static constexpr int kDepth = kDepthOf;        ///< segments in flight in a block
   static constexpr int kBatch = kDirection == Direction::seal ? 16 : 8;  ///< segments prepared at once
+  static constexpr int kPrepared = 2;                                    ///< batches that are kept
 };
 
 template <class Config>
@@ -62,7 +63,7 @@ struct ChachaBody {
   using Prep = SegmentPrep<kWorkers>;
   struct Shared {
     Chunk stored[kStored];  ///< open: kDepth segments; seal: what a worker transposes in
-    Prep prep[2][kBatch];
+    Prep prep[Config::kPrepared][kBatch];
     poly1305::Number sums[kDepth][kWorkers * kLanes];
     Chunk tail[kDepth][4];        ///< ciphertext behind the last whole row
     Chunk tail_plain[kDepth][4];  ///< open: its plaintext
@@ -91,7 +92,7 @@ struct ChachaBody {
     return out;
   }
   SR_HOST_DEVICE static Prep& prep_of(Shared& shared, std::uint32_t i) {
-    return shared.prep[(i / kBatch) & 1u][i % kBatch];
+    return shared.prep[i / kBatch % Config::kPrepared][i % kBatch];
   }
   /// A worker keeps to its own places whatever the number of tiles: another one may still be at an older
   /// segment.

@@ -37,7 +37,7 @@ SR_HOST_DEVICE constexpr bool progresses(const Pipeline& p, bool two_ranks) {
   return p.slots > p.reduce_lag && p.pull_lag >= p.reduce_lag && p.gather_slots > p.pull_lag - p.reduce_lag;
 }
 
-inline constexpr Pipeline kTwoRankPipeline{0, 2, 4, 0};
+inline constexpr Pipeline kTwoRankPipeline{0, 3, 4, 0};
 inline constexpr Pipeline kManyRankPipeline{2, 4, 4, 4};
 static_assert(progresses(kTwoRankPipeline, true) && progresses(kManyRankPipeline, false));
 

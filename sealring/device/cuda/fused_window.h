@@ -1,0 +1,85 @@
+// The fused all_reduce of two ranks, one-shot: what it promises, and how its windows are laid out.
+//
+// One kernel a rank seals its input straight into the peer's window, and opens the peer's contribution out of
+// its own window into the output. A window is memory that the peer alone writes: a few slots for segments a
+// column, and two words a slot.
+//
+// A rank ends with the exact sum, in rank order, or with a verdict and its whole output poisoned; never with
+// a wrong sum. What it promises for that, whatever happens to a window meanwhile:
+//
+// - A window holds ciphertext, tags and words; plaintext, keystream and keys never, not for a moment.
+//   [protocol E.2]
+// - Each byte of a segment is read once, into the block's own memory, and nothing of it is released before
+//   its tag was accepted. [protocol E.1]
+// - A word is a hint: it is compared for equality with what this rank counts itself, and is never an index, a
+//   size or an address. A wrong one costs the op (DATA_TAG, TIMEOUT, ABORTED) and nothing else. [protocol
+//   E.3]
+// - Tickets count the segments of a column since the windows were made, in private memory, alike on both
+//   ranks. A flag is ticket + 1, posted behind the segment's data; a credit is ticket + 1, posted when the
+//   segment was taken out of its slot. Neither is ever reset. After a failure windows are not used again.
+// - Every wait ends: with its word, with POISON, by this rank's verdict or abort word, or at the deadline. A
+//   column that fails, or finds a failed rank, posts POISON in all its words at the peer. POISON is not
+//   authenticated: it costs availability alone.
+// - Every way out counts the column out; the last one poisons the output of a failed op and gives the keys'
+//   numbers free for the next op.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "sealring/base/host_device.h"
+#include "sealring/base/types.h"
+#include "sealring/device/cuda/progress.h"
+#include "sealring/wire/record.h"
+
+namespace sealring::cuda {
+
+inline constexpr std::uint64_t kPoison = 0xDEAD5EA1DEAD5EA1;
+inline constexpr std::uint32_t kWordBytes = 32;  ///< a word has a sector of its own
+inline constexpr std::uint32_t kFusedSegmentMax = 32 * 1024;
+inline constexpr std::uint32_t kFusedSegmentMin = 2 * 1024;
+
+/// A window: slots, then flags (written by the peer's push), then credits (of my pushes).
+struct WindowShape {
+  std::uint32_t columns = 0;     ///< that it has room for; an op may use fewer
+  std::uint32_t slot_bytes = 0;  ///< of one segment with its tag, rounded up to 128
+  static constexpr std::uint32_t kSlots = kTwoRankPipeline.slots;
+
+  SR_HOST_DEVICE static constexpr WindowShape of(std::uint32_t columns, std::uint32_t segment_bytes) {
+    return WindowShape{columns, (segment_bytes + static_cast<std::uint32_t>(kTagBytes) + 127) / 128 * 128};
+  }
+  SR_HOST_DEVICE constexpr std::uint64_t index(std::uint32_t column, std::uint64_t ticket) const {
+    return static_cast<std::uint64_t>(column) * kSlots + ticket % kSlots;
+  }
+  SR_HOST_DEVICE constexpr std::uint64_t slot_offset(std::uint32_t column, std::uint64_t ticket) const {
+    return index(column, ticket) * slot_bytes;
+  }
+  SR_HOST_DEVICE constexpr std::uint64_t flag_offset(std::uint32_t column, std::uint64_t ticket) const {
+    return words_begin() + index(column, ticket) * kWordBytes;
+  }
+  SR_HOST_DEVICE constexpr std::uint64_t credit_offset(std::uint32_t column, std::uint64_t ticket) const {
+    return words_begin() + (index(columns, 0) + index(column, ticket)) * kWordBytes;
+  }
+  SR_HOST_DEVICE constexpr std::uint64_t words_begin() const { return index(columns, 0) * slot_bytes; }
+  SR_HOST_DEVICE constexpr std::uint64_t bytes() const {
+    return words_begin() + 2 * index(columns, 0) * kWordBytes;
+  }
+};
+
+/// Segment size and columns of an op: a pure function, the same on both ranks. 8192 elements a segment
+/// (8-byte types 4096), halved until every column has three.
+struct FusedCut {
+  std::uint32_t segment_bytes = 0;
+  std::uint32_t columns = 0;
+};
+inline FusedCut fused_cut(std::uint64_t bytes, DType dtype, std::uint32_t columns_max) {
+  FusedCut out;
+  out.segment_bytes = std::min(8192 * dtype_bytes(dtype), kFusedSegmentMax);
+  while (out.segment_bytes > kFusedSegmentMin && bytes < 3ull * columns_max * out.segment_bytes)
+    out.segment_bytes /= 2;
+  const std::uint64_t segments = RecordLayout::of(bytes, out.segment_bytes).segments();
+  out.columns = static_cast<std::uint32_t>(std::min<std::uint64_t>(segments, columns_max));
+  return out;
+}
+
+}  // namespace sealring::cuda

@@ -1,0 +1,401 @@
+// Claim: the fused all_reduce of two ranks gives the exact sum or an error and a poisoned output, whatever is
+// done to its windows and in whatever order its blocks run; windows hold ciphertext alone and are read once.
+// How: the kernel's body runs on the host under a random scheduler, with an adversary at every post; sums are
+// compared with the CPU's, segments with OpenSSL's.
+#include <gtest/gtest.h>
+
+#include "tests/device/fused_rig.h"
+
+namespace sealring::cuda::test {
+namespace {
+
+template <CombineKind K>
+using Body = FusedBody<4, 3, 32768, K>;
+
+void run_op(FusedPair& pair, const FusedOp& op) {
+  switch (combine_kind(op.redop, op.dtype, op.redop == RedOp::avg ? 2 : 1)) {
+    case CombineKind::sum_f32:
+      return pair.run<Body<CombineKind::sum_f32>>(op);
+    case CombineKind::sum_bf16:
+      return pair.run<Body<CombineKind::sum_bf16>>(op);
+    case CombineKind::sum_f16:
+      return pair.run<Body<CombineKind::sum_f16>>(op);
+    default:
+      return pair.run<Body<CombineKind::any>>(op);
+  }
+}
+
+bool equal(std::span<std::byte> a, const Bytes& b) { return std::ranges::equal(a, b); }
+
+/// Of a rank: the exact sum with verdict 0, or poison with one of the errors. Gives the verdict.
+std::uint32_t expect_sum_or_poison(FusedPair& pair, const FusedOp& op, Rank rank) {
+  const std::uint32_t verdict = pair.verdict(rank);
+  const auto got = pair.outputs[rank]->span();
+  if (verdict == 0) {
+    EXPECT_TRUE(equal(got, pair.expected(op))) << "a wrong sum passed for right, rank " << rank;
+  } else {
+    Bytes poisoned(got.size());
+    poison(op.dtype, poisoned);
+    EXPECT_TRUE(equal(got, poisoned)) << "the output of a failed op is not poisoned, rank " << rank;
+    EXPECT_TRUE(verdict == status_of(Code::data_tag) || verdict == status_of(Code::timeout) ||
+                verdict == status_of(Code::aborted))
+        << verdict;
+  }
+  EXPECT_TRUE(pair.outputs[rank]->margin_untouched());
+  return verdict;
+}
+
+void expect_sum(FusedPair& pair, const FusedOp& op) {
+  for (const Rank rank : {Rank{0}, Rank{1}})
+    ASSERT_EQ(expect_sum_or_poison(pair, op, rank), 0u)
+        << op.elements << " x " << to_string(op.dtype) << " seed " << op.seed;
+}
+
+TEST(Fused, EverySizeUpTo4096IsTheCpusSum) {
+  for (std::uint64_t elements = 0; elements <= 4096; ++elements) {
+    FusedOp op;
+    op.elements = elements;
+    op.dtype = DType::u8;
+    op.segment_bytes = 1024;
+    op.columns = 1 + static_cast<std::uint32_t>(elements % 3);
+    op.in_place = elements % 2 == 1;
+    op.seed = elements;
+    FusedPair pair(op.columns, op.segment_bytes, elements);
+    pair.fill_inputs(op);
+    run_op(pair, op);
+    ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
+  }
+}
+
+TEST(Fused, EveryTypeAndOperationWithOddTails) {
+  std::mt19937_64 random(1);
+  for (const DType dtype : all_dtypes()) {
+    for (const RedOp redop : all_redops()) {
+      if (redop == RedOp::none || !reduction_supported(dtype, redop)) continue;
+      for (const bool in_place : {false, true}) {
+        FusedOp op;
+        op.elements = 1 + random() % 6000;
+        op.dtype = dtype;
+        op.redop = redop;
+        op.columns = 2;
+        op.in_place = in_place;
+        op.seed = random();
+        FusedPair pair(op.columns, op.segment_bytes, op.seed);
+        pair.fill_inputs(op);
+        run_op(pair, op);
+        ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op)) << to_string(redop);
+      }
+    }
+  }
+}
+
+TEST(Fused, SegmentsOfTheirLargestSizeAreFusedToo) {
+  FusedOp op;
+  op.segment_bytes = kFusedSegmentMax;
+  op.elements = 7 * kFusedSegmentMax / 4;
+  op.columns = 1;
+  op.seed = 2;  // aligned output
+  FusedPair pair(1, kFusedSegmentMax, 1);
+  pair.fill_inputs(op);
+  run_op(pair, op);
+  ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
+}
+
+// Columns that are not resident start when others have ended; op follows op on the same windows.
+TEST(Fused, NoOrderOfBlocksHangsOrChangesTheSum) {
+  std::mt19937_64 random(3);
+  for (int run = 0; run < 60; ++run) {
+    FusedPair pair(3, kFusedSegmentMin, random());
+    for (int k = 0; k < 4; ++k) {
+      FusedOp op;
+      op.elements = random() % 16000;
+      op.columns = 1 + static_cast<std::uint32_t>(random() % 3);
+      op.resident = 1 + static_cast<std::uint32_t>(random() % 3);
+      op.in_place = random() % 2 == 0;
+      op.seed = random();
+      pair.fill_inputs(op);
+      run_op(pair, op);
+      ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op)) << "run " << run << " op " << k;
+    }
+    EXPECT_EQ(pair.out_keys[0]->segments, pair.in_keys[1]->segments);
+    EXPECT_EQ(pair.out_keys[0]->in_use, 0u);
+  }
+}
+
+// How often each byte of a window must be read: once for each segment that lies in it.
+TEST(Fused, EveryByteOfASegmentIsReadOnce) {
+  for (const std::uint64_t elements : {0ull, 1ull, 5000ull, 12345ull}) {
+    FusedOp op;
+    op.elements = elements;
+    op.columns = 2;
+    FusedPair pair(2, op.segment_bytes, 4);
+    pair.fill_inputs(op);
+    run_op(pair, op);
+    ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
+    const RecordLayout layout = RecordLayout::of(elements * 4, op.segment_bytes);
+    const std::uint32_t columns = std::min(2u, layout.segments());
+    std::vector<std::uint32_t> wanted(pair.shape.bytes());
+    for (std::uint32_t k = 0; k < layout.segments(); ++k) {
+      const std::uint64_t slot = pair.shape.slot_offset(k % columns, k / columns);
+      for (std::uint64_t i = 0; i < layout.payload_of(k) + kTagBytes; ++i) ++wanted[slot + i];
+    }
+    for (const Rank rank : {Rank{0}, Rank{1}}) {
+      EXPECT_TRUE(pair.reads[rank].counts == wanted);
+      EXPECT_EQ(pair.reads[rank].strays, 0u);
+    }
+  }
+}
+
+// While nothing has been overwritten, what lies in a window is the record of protocol C.3.
+TEST(Fused, SegmentsAreStandardRecords) {
+  FusedOp op;
+  op.elements = 1900;  // 4 segments in one column
+  FusedPair pair(1, op.segment_bytes, 5);
+  pair.fill_inputs(op);
+  run_op(pair, op);
+  ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
+  const RecordLayout layout = RecordLayout::of(4 * op.elements, op.segment_bytes);
+  ASSERT_EQ(layout.segments(), WindowShape::kSlots);
+  for (const Rank from : {Rank{0}, Rank{1}}) {
+    const KeyWords& words = pair.out_keys[from]->slots[0].words;
+    Nonce iv;
+    std::memcpy(iv.data(), words.iv, iv.size());
+    const Aead aead = *Aead::make(Suite::chacha20_poly1305, std::as_bytes(std::span(words.key)));
+    RecordContext c;
+    c.suite = Suite::chacha20_poly1305;
+    c.op = Op::all_reduce;
+    c.redop = RedOp::sum;
+    c.dtype = DType::f32;
+    c.algorithm = Algorithm::one_shot;
+    c.elements = op.elements;
+    c.group_size = 2;
+    c.sender = from;
+    c.receiver = static_cast<Rank>(1 - from);
+    c.segments = layout.segments();
+    for (std::uint32_t k = 0; k < layout.segments(); ++k) {
+      c.segment = k;
+      c.payload_bytes = layout.payload_of(k);
+      c.element_offset = layout.payload_offset(k) / 4;
+      const std::byte* const at = pair.windows[1 - from]->data() + pair.shape.slot_offset(0, k);
+      Tag tag;
+      std::memcpy(tag.data(), at + c.payload_bytes, tag.size());
+      Bytes plain(c.payload_bytes);
+      const Aad aad = aad_of(c);
+      ASSERT_TRUE(
+          aead.open(nonce_of(iv, k), std::as_bytes(std::span(aad)), {at, c.payload_bytes}, tag, plain));
+      EXPECT_TRUE(std::equal(plain.begin(), plain.end(),
+                             pair.inputs[from].begin() + static_cast<long>(layout.payload_offset(k))));
+    }
+  }
+}
+
+TEST(Fused, AWindowNeverHoldsPlaintext) {
+  FusedOp op;
+  op.elements = 9000;
+  op.dtype = DType::u8;
+  op.segment_bytes = 2048;
+  FusedPair pair(1, op.segment_bytes, 6);
+  const std::string motto = "plaintext of a tensor";
+  for (int rank = 0; rank < 2; ++rank) {
+    pair.inputs.emplace_back(op.elements);
+    for (std::size_t i = 0; i < op.elements; ++i)
+      pair.inputs.back()[i] = static_cast<std::byte>(motto[i % motto.size()]);
+  }
+  std::uint64_t looks = 0;
+  const auto search = [&](Rank, std::byte*, std::uint64_t) {
+    ++looks;
+    for (const auto& window : pair.windows) {
+      const std::string_view text(reinterpret_cast<const char*>(window->data()), window->span().size());
+      ASSERT_EQ(text.find("text of a"), std::string_view::npos);
+    }
+  };
+  pair.on_look = search;
+  run_op(pair, op);
+  ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
+  EXPECT_GT(looks, 10u);
+}
+
+/// Runs one op in which `harm` strikes; nobody may end with a wrong sum, and rank 1, whose window it is, must
+/// fail with one of `codes`. Harm gets the pair and a post and says whether the post goes through.
+void expect_failure(std::set<Code> codes, const std::function<bool(FusedPair&, const Post&)>& harm) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    FusedOp op;
+    op.elements = 10000;  // 20 segments
+    op.columns = 2;
+    op.seed = seed;
+    FusedPair pair(2, op.segment_bytes, seed);
+    pair.on_post = [&](const Post& post) { return harm(pair, post); };
+    pair.fill_inputs(op);
+    run_op(pair, op);
+    expect_sum_or_poison(pair, op, 0);
+    const std::uint32_t verdict = expect_sum_or_poison(pair, op, 1);
+    EXPECT_TRUE(codes.contains(static_cast<Code>(verdict))) << verdict << " seed " << seed;
+    // Nothing works after it, and nothing more is sealed.
+    const std::uint64_t sealed = pair.out_keys[1]->segments;
+    run_op(pair, op);
+    EXPECT_EQ(pair.verdict(1), verdict);
+    expect_sum_or_poison(pair, op, 1);
+    EXPECT_EQ(pair.out_keys[1]->segments, sealed);
+  }
+}
+
+bool is_flag(const Post& post, std::uint64_t ticket) {
+  return post.flag && post.to == 1 && post.column == 0 && post.ticket == ticket && post.value != kPoison;
+}
+std::byte* slot_of(FusedPair& pair, std::uint64_t ticket) {
+  return pair.windows[1]->data() + pair.shape.slot_offset(0, ticket);
+}
+
+TEST(FusedHostile, AFlippedBitIsADataTag) {
+  for (const std::uint32_t byte : {0u, 15u, 1000u, 2047u, 2048u, 2063u}) {  // of the payload, of the tag
+    expect_failure({Code::data_tag}, [byte](FusedPair& pair, const Post& post) {
+      if (is_flag(post, 6)) slot_of(pair, 6)[byte] ^= std::byte{4};
+      return true;
+    });
+  }
+}
+
+TEST(FusedHostile, AnOldSegmentOfTheSameSlotIsADataTag) {
+  Bytes old;
+  expect_failure({Code::data_tag}, [&](FusedPair& pair, const Post& post) {
+    const std::uint64_t bytes = pair.shape.slot_bytes;
+    if (is_flag(post, 1)) old.assign(slot_of(pair, 1), slot_of(pair, 1) + bytes);
+    if (is_flag(post, 5)) std::ranges::copy(old, slot_of(pair, 5));
+    return true;
+  });
+}
+
+TEST(FusedHostile, SwappedSegmentsAreADataTag) {
+  std::byte* held = nullptr;
+  expect_failure({Code::data_tag}, [&](FusedPair& pair, const Post& post) {
+    if (is_flag(post, 2)) {
+      held = post.word;
+      return false;
+    }
+    if (is_flag(post, 3)) {
+      std::swap_ranges(slot_of(pair, 2), slot_of(pair, 2) + pair.shape.slot_bytes, slot_of(pair, 3));
+      FusedPair::word_at(held).store(3);
+    }
+    return true;
+  });
+}
+
+TEST(FusedHostile, AFlagThatNeverComesIsATimeout) {
+  for (const std::uint64_t wrong : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{8}}) {
+    expect_failure({Code::timeout}, [wrong](FusedPair&, const Post& post) {
+      if (!is_flag(post, 6)) return true;
+      FusedPair::word_at(post.word).store(wrong);  // 0, all ones, one too many (7 is right)
+      return false;
+    });
+  }
+}
+
+TEST(FusedHostile, ACreditThatNeverComesIsATimeoutOrPoison) {
+  for (const std::uint64_t wrong : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{4}}) {
+    expect_failure({Code::timeout, Code::aborted}, [wrong](FusedPair&, const Post& post) {
+      if (post.flag || post.to != 1 || post.column != 0 || post.ticket != 2) return true;
+      FusedPair::word_at(post.word).store(wrong);
+      return false;
+    });
+  }
+}
+
+/// An op in which words of rank `to` sometimes come early; gives how many ops of 40 were refused there.
+int refused_of_early_words(Rank to, bool flags) {
+  int refused = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    FusedOp op;
+    op.elements = 10000;
+    op.seed = seed;
+    FusedPair pair(1, op.segment_bytes, seed);
+    pair.on_look = [&](Rank rank, std::byte* word, std::uint64_t expected) {
+      const bool is_flag_word = word < pair.windows[rank]->data() + pair.shape.credit_offset(0, 0);
+      if (rank == to && is_flag_word == flags && pair.random() % 4 == 0)
+        FusedPair::word_at(word).store(expected);
+    };
+    pair.fill_inputs(op);
+    run_op(pair, op);
+    const bool at_0 = expect_sum_or_poison(pair, op, 0) == status_of(Code::data_tag);
+    const bool at_1 = expect_sum_or_poison(pair, op, 1) == status_of(Code::data_tag);
+    refused += at_0 || at_1 ? 1 : 0;
+  }
+  return refused;
+}
+
+// The slot is read before its segment lies in it, or while an older one does.
+TEST(FusedHostile, AnEarlyFlagIsADataTag) { EXPECT_GT(refused_of_early_words(1, true), 0); }
+
+// A slot is overwritten before it was read: that one is refused at the peer, if it was not read by then.
+TEST(FusedHostile, AnEarlyCreditNeverMakesAWrongSum) { (void)refused_of_early_words(0, false); }
+
+TEST(FusedHostile, TogglingFlagsNeverMakeAWrongSum) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    FusedOp op;
+    op.elements = 10000;
+    op.seed = seed;
+    FusedPair pair(1, op.segment_bytes, seed);
+    pair.on_look = [&](Rank, std::byte*, std::uint64_t) {
+      const std::uint64_t slot = pair.random() % WindowShape::kSlots;
+      std::byte* const word = pair.windows[1]->data() + pair.shape.flag_offset(0, slot);
+      const std::uint64_t value = FusedPair::word_at(word).load();
+      if (value == kPoison) return;
+      FusedPair::word_at(word).store(pair.random() % 2 == 0 ? value ^ 1 : value + WindowShape::kSlots);
+    };
+    pair.fill_inputs(op);
+    run_op(pair, op);
+    expect_sum_or_poison(pair, op, 0);
+    expect_sum_or_poison(pair, op, 1);
+  }
+}
+
+TEST(FusedHostile, PoisonEndsTheOpAtOnce) {
+  expect_failure({Code::aborted}, [](FusedPair&, const Post& post) {
+    if (!is_flag(post, 6)) return true;
+    FusedPair::word_at(post.word).store(kPoison);
+    return false;
+  });
+}
+
+TEST(Fused, AnAbortWordEndsTheOpOnBothRanks) {
+  FusedOp op;
+  op.elements = 10000;
+  FusedPair pair(1, op.segment_bytes, 7);
+  std::uint64_t looks = 0;
+  pair.on_look = [&](Rank, std::byte*, std::uint64_t) {
+    if (++looks == 9) pair.states[0]->abort = 1;
+  };
+  pair.fill_inputs(op);
+  run_op(pair, op);
+  EXPECT_EQ(expect_sum_or_poison(pair, op, 0), status_of(Code::aborted));
+  EXPECT_EQ(expect_sum_or_poison(pair, op, 1), status_of(Code::aborted));
+}
+
+TEST(Fused, AnOpWithoutAKeySealsNothing) {
+  FusedOp op;
+  op.elements = 3000;
+  FusedPair pair(1, op.segment_bytes, 8);
+  pair.out_keys[0]->budget.segments_max = 3;
+  pair.fill_inputs(op);
+  run_op(pair, op);
+  EXPECT_EQ(pair.verdict(0), status_of(Code::key_limit));
+  EXPECT_EQ(pair.verdict(1), status_of(Code::aborted));
+  const auto slots = pair.windows[1]->span().first(pair.shape.words_begin());
+  EXPECT_TRUE(std::ranges::all_of(slots, [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST(Fused, TheCutIsAPureFunction) {
+  EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 264).segment_bytes, 32u * 1024);
+  EXPECT_EQ(fused_cut(1ull << 30, DType::bf16, 264).segment_bytes, 16u * 1024);
+  EXPECT_EQ(fused_cut(1ull << 30, DType::f64, 264).segment_bytes, 32u * 1024);
+  EXPECT_EQ(fused_cut(64 << 10, DType::f32, 264).segment_bytes, 2u * 1024);
+  EXPECT_EQ(fused_cut(64 << 10, DType::f32, 264).columns, 32u);
+  EXPECT_EQ(fused_cut(0, DType::f32, 264).columns, 1u);
+  for (std::uint64_t bytes = 1; bytes < 1ull << 32; bytes *= 3) {
+    const FusedCut cut = fused_cut(bytes, DType::f32, 132);
+    EXPECT_TRUE(cut.segment_bytes == kFusedSegmentMin || bytes >= 3ull * 132 * cut.segment_bytes);
+    EXPECT_LE(WindowShape::of(132, cut.segment_bytes).bytes(), 32ull << 20);
+  }
+}
+
+}  // namespace
+}  // namespace sealring::cuda::test
