@@ -61,7 +61,7 @@ int say_interrupted(const StudyOptions& options) {
   if (options.iterations != usual.iterations) command += fmt::format(" --iterations {}", options.iterations);
   const std::string kept =
       blocks == 0
-          ? "; no block was finished, so nothing is lost. Start again with the same command."
+          ? "; no block was finished, so none is kept. Start again with the same command."
           : fmt::format(". The {} finished so far {} kept in {}; go on with\n  {}", counted(blocks, "block"),
                         blocks == 1 ? "is" : "are", options.output, command);
   return print_interrupted("study", kept);

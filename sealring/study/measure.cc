@@ -156,8 +156,8 @@ class LaptopStudy {
     block.model = model;
     block.machine = static_cast<std::uint32_t>(results_.machines.size() - 1);
     const std::string name = fmt::format("{}/{}/{}", stage, number, model);
-    const std::string place = stage == 1 ? std::string("search of bucket sizes")
-                                         : fmt::format("block {} of {}", number + 1, options_.blocks);
+    const std::string place =
+        stage == 1 ? std::string("search") : fmt::format("block {}/{}", number + 1, options_.blocks);
     for (const std::size_t index : block_order(results_.seed, name, cases.size())) {
       const CaseRecord& record = cases[index];
       progress_.begin(fmt::format("{}: {}", place, record.id));

@@ -41,7 +41,7 @@ void Progress::begin(const std::string& what) {
     if (!last_line_ || Clock::now() - *last_line_ >= kLineEvery) line(fmt::format("{}: {}", state(), what));
     return;
   }
-  constexpr std::uint32_t kWidth = 20;
+  constexpr std::uint32_t kWidth = 10;
   const std::uint32_t filled = kWidth * done_ / std::max(steps_, done_ + 1);
   const std::string bar = fmt::format("[{:=<{}}{:{}}] {}", "", filled, "", kWidth - filled, state());
   const std::size_t columns = std::max<std::size_t>(terminal_columns(), 20) - 1;
