@@ -5,10 +5,11 @@
 //
 // A row is one kernel of the list at one segment size. Beside the rate stand two roofs: the device's own copy
 // for the bytes a kernel must move, and the busiest arithmetic pipe for the operations it must do (counted by
-// hand, see docs/kernel-notes.md).
+// hand, see docs/kernel-notes.md). The fused rows are whole all_reduces of two ranks that share the device.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "sealring/device/cuda/fused.h"
 #include "sealring/device/cuda/launch.h"
 #include "sealring/device/cuda/make_job.h"
 
@@ -139,6 +141,52 @@ class Bench {
         entry.blocks, entry.private_step != 0 ? " private" : "", options.note.c_str());
     add(Row{name, bytes, time, static_cast<double>(bytes) * (reads_dst ? 3.0 : 2.0),
             entry.suite == Suite::chacha20_poly1305 ? static_cast<double>(bytes) / 64 * 745 : 0.0});
+  }
+
+  // Two ranks of a fused all_reduce in place, both on this device: it seals and opens 2 * bytes.
+  void fused(std::uint64_t bytes, unsigned columns) {
+    std::unique_ptr<FusedRank> ranks[2];
+    std::unique_ptr<DeviceKeyRing> keys[2][2];  // [rank][out, in]
+    cudaStream_t other = nullptr;
+    cudaEvent_t fork = nullptr, join = nullptr;
+    must(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "stream");
+    must(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming), "event");
+    must(cudaEventCreateWithFlags(&join, cudaEventDisableTiming), "event");
+    for (int i = 0; i < 2; ++i) {
+      auto made = FusedRank::make(0, columns, std::chrono::seconds(20));
+      if (!made) must(Result<void>(tl::unexpected(made.error())));
+      ranks[i] = std::move(*made);
+      for (auto& ring : keys[i]) ring = make_ring(Suite::chacha20_poly1305);
+    }
+    FusedJob jobs[2];
+    const FusedCut cut = fused_cut(bytes, DType::f32, columns);
+    for (Rank i = 0; i < 2; ++i) {
+      ranks[i]->connect(ranks[1 - i]->window());
+      RecordContext context;
+      context.dtype = DType::f32;
+      context.redop = RedOp::sum;
+      jobs[i] = fused_job_of(Suite::chacha20_poly1305, context, RecordLayout::of(bytes, cut.segment_bytes), i,
+                             static_cast<Rank>(1 - i));
+      std::byte* const tensor = i == 0 ? tensor_ : out_;
+      jobs[i].push.plaintext = jobs[i].pull.combine.local = jobs[i].pull.combine.dst = tensor;
+    }
+    const double time = median([&] {
+      must(cudaEventRecord(fork, stream_), "event");
+      must(cudaStreamWaitEvent(other, fork), "event");
+      must(ranks[0]->enqueue(jobs[0], *keys[0][0], *keys[0][1], stream_));
+      must(ranks[1]->enqueue(jobs[1], *keys[1][0], *keys[1][1], other));
+      must(cudaEventRecord(join, other), "event");
+      must(cudaStreamWaitEvent(stream_, join), "event");
+    });
+    for (const auto& rank : ranks) must(rank->verdict(stream_));
+    char name[160];
+    std::snprintf(name, sizeof name, "fused all_reduce f32, 2 ranks here, columns 2 x %u seg %uK", columns,
+                  cut.segment_bytes / 1024);
+    // A rank reads its tensor twice and writes it once; a window is written and read.
+    add(Row{name, bytes, time, 2 * 5.0 * static_cast<double>(bytes), 0});
+    cudaEventDestroy(fork);
+    cudaEventDestroy(join);
+    cudaStreamDestroy(other);
   }
 
   const std::vector<Row>& rows() const { return rows_; }
@@ -267,6 +315,16 @@ void further(Bench& bench) {
   }
 }
 
+void fused(Bench& bench, bool quick) {
+  if (!only_suite.empty() && only_suite != to_string(Suite::chacha20_poly1305)) return;
+  bench.fused(256u << 20, 132);
+  if (quick) return;
+  for (const unsigned columns : {16u, 32u, 48u, 66u, 99u}) bench.fused(256u << 20, columns);
+  bench.fused(25u << 20, 132);
+  bench.fused(1u << 20, 132);
+  bench.fused(64u << 10, 32);
+}
+
 void small(Bench& bench) {
   for (const KernelEntry& entry : kernel_list()) {
     if (!measured_in_full(entry) || !wanted_suite(entry)) continue;
@@ -298,6 +356,7 @@ int main(int argc, char** argv) {
   sealring::cuda::Bench bench(quick);
   bench.copy();
   sealring::cuda::large(bench, quick);
+  sealring::cuda::fused(bench, quick);
   sealring::cuda::small(bench);
   if (!quick) sealring::cuda::further(bench);
   bench.print();
