@@ -4,10 +4,12 @@
 //
 // A row is one kernel of the list at one segment size: a line on standard error while it runs, and all its
 // samples in DIR/gpu-bench.json, beside the bytes that must cross memory and the operations that must be done
-// (counted by hand, see docs/kernel-notes.md). The last thing on the terminal is a short table.
+// (counted by hand, see docs/kernel-notes.md). The fused rows are whole
+// all_reduces of two ranks that share the device. The last thing on the terminal is a short table.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -17,6 +19,7 @@
 
 #include "bench/gpu/machine.h"
 #include "bench/gpu/record.h"
+#include "sealring/device/cuda/fused.h"
 #include "sealring/device/cuda/launch.h"
 #include "sealring/device/cuda/make_job.h"
 
@@ -132,6 +135,59 @@ class Bench {
     add(std::move(row));
   }
 
+  // Two ranks of a fused all_reduce in place, both on this device: it seals and opens 2 * bytes.
+  void fused(std::uint64_t bytes, unsigned columns) {
+    std::unique_ptr<FusedRank> ranks[2];
+    std::unique_ptr<DeviceKeyRing> keys[2][2];  // [rank][out, in]
+    cudaStream_t other = nullptr;
+    cudaEvent_t fork = nullptr, join = nullptr;
+    must(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "stream");
+    must(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming), "event");
+    must(cudaEventCreateWithFlags(&join, cudaEventDisableTiming), "event");
+    for (int i = 0; i < 2; ++i) {
+      auto made = FusedRank::make(0, columns, std::chrono::seconds(20));
+      if (!made) must(Result<void>(tl::unexpected(made.error())));
+      ranks[i] = std::move(*made);
+      for (auto& ring : keys[i]) ring = make_ring(Suite::chacha20_poly1305);
+    }
+    FusedJob jobs[2];
+    const FusedCut cut = fused_cut(bytes, DType::f32, columns);
+    for (Rank i = 0; i < 2; ++i) {
+      ranks[i]->connect(ranks[1 - i]->window());
+      RecordContext context;
+      context.dtype = DType::f32;
+      context.redop = RedOp::sum;
+      jobs[i] = fused_job_of(Suite::chacha20_poly1305, context, RecordLayout::of(bytes, cut.segment_bytes), i,
+                             static_cast<Rank>(1 - i));
+      std::byte* const tensor = i == 0 ? tensor_ : out_;
+      jobs[i].push.plaintext = jobs[i].pull.combine.local = jobs[i].pull.combine.dst = tensor;
+    }
+    Row row;
+    row.suite = to_string(Suite::chacha20_poly1305);
+    row.direction = "all_reduce";
+    row.combine = "f32, 2 ranks";
+    row.segment_bytes = cut.segment_bytes;
+    row.payload_bytes = bytes;
+    row.conditions = "columns 2 x " + std::to_string(columns);
+    // A rank reads its tensor twice and writes it once; a window is written and read.
+    row.memory_bytes = 2 * 5.0 * static_cast<double>(bytes);
+    row.name = "fused all_reduce f32, 2 ranks here, " + row.conditions + " seg " +
+               std::to_string(cut.segment_bytes / 1024) + "K";
+    row.samples = samples([&] {
+      must(cudaEventRecord(fork, stream_), "event");
+      must(cudaStreamWaitEvent(other, fork), "event");
+      must(ranks[0]->enqueue(jobs[0], *keys[0][0], *keys[0][1], stream_));
+      must(ranks[1]->enqueue(jobs[1], *keys[1][0], *keys[1][1], other));
+      must(cudaEventRecord(join, other), "event");
+      must(cudaStreamWaitEvent(stream_, join), "event");
+    });
+    for (const auto& rank : ranks) must(rank->verdict(stream_));
+    add(std::move(row));
+    cudaEventDestroy(fork);
+    cudaEventDestroy(join);
+    cudaStreamDestroy(other);
+  }
+
   const std::vector<Row>& rows() const { return rows_; }
   double copy_gbps() const { return copy_gbps_; }
 
@@ -230,7 +286,7 @@ void print_table(const std::vector<Row>& rows, const bench::Machine& machine, do
   for (const Row& row : rows) {
     const std::string label =
         row.suite + " " + row.direction + (row.combine.empty() ? "" : "+" + row.combine);
-    if (row.suite.empty() || std::ranges::count(seen, label) > 0) continue;
+    if (row.suite.empty() || row.direction == "all_reduce" || std::ranges::count(seen, label) > 0) continue;
     seen.push_back(label);
     std::string line;
     char text[80];
@@ -248,6 +304,16 @@ void print_table(const std::vector<Row>& rows, const bench::Machine& machine, do
       line += text;
     }
     std::printf("%-34s %s\n", label.c_str(), line.c_str());
+  }
+}
+
+// Of each fused all_reduce: its time, and the payload of one rank over it.
+void print_fused(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    if (row.direction != "all_reduce") continue;
+    std::printf("%-62s %4llu KiB %9.1f us [%8.1f, %8.1f] %6.1f GB/s\n", row.name.c_str(),
+                static_cast<unsigned long long>(row.payload_bytes / 1024), row.time.median, row.time.low,
+                row.time.high, gbps(row, row.time.median));
   }
 }
 
@@ -294,6 +360,16 @@ void further(Bench& bench) {
   }
 }
 
+void fused(Bench& bench, bool quick) {
+  if (!only_suite.empty() && only_suite != to_string(Suite::chacha20_poly1305)) return;
+  bench.fused(256u << 20, 132);
+  if (quick) return;
+  for (const unsigned columns : {16u, 32u, 48u, 66u, 99u}) bench.fused(256u << 20, columns);
+  bench.fused(25u << 20, 132);
+  bench.fused(1u << 20, 132);
+  bench.fused(64u << 10, 32);
+}
+
 void small(Bench& bench) {
   for (const KernelEntry& entry : kernel_list()) {
     if (!measured_in_full(entry) || !wanted_suite(entry)) continue;
@@ -327,11 +403,13 @@ int main(int argc, char** argv) {
   sealring::cuda::Bench bench(quick);
   bench.copy();
   sealring::cuda::large(bench, quick);
+  sealring::cuda::fused(bench, quick);
   sealring::cuda::small(bench);
   if (!quick) sealring::cuda::further(bench);
   const sealring::bench::Machine machine = sealring::bench::machine_now(commit);
   sealring::cuda::write_file(out + "/gpu-bench.json",
                              sealring::bench::json_of(machine, bench.copy_gbps(), bench.rows()));
   sealring::cuda::print_table(bench.rows(), machine, bench.copy_gbps());
+  sealring::cuda::print_fused(bench.rows());
   return 0;
 }

@@ -1,0 +1,8 @@
+// Kernels: fused all_reduce of two ranks, sum of fp32.
+#include "sealring/device/cuda/fused_kernel.h"
+
+namespace sealring::cuda {
+
+void add_fused_f32(std::vector<FusedEntry>& list) { add_fused<CombineKind::sum_f32>(list); }
+
+}  // namespace sealring::cuda
