@@ -12,7 +12,9 @@
 namespace {
 
 sealring::KeyChain chain() {
-  return sealring::KeyChain(sealring::SecretBytes(64), sealring::Suite::aes_256_gcm);
+  sealring::SecretBytes root(64);
+  root.data()[0] = std::byte{1};  // all zeros would be a forked process's
+  return sealring::KeyChain(std::move(root), sealring::Suite::aes_256_gcm);
 }
 
 }  // namespace

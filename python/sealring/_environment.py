@@ -38,9 +38,11 @@ def problem() -> RuntimeError | None:
         if name not in VARIABLES:
             near = nearest(name)
             what = f"unknown variable {_shown(name)}"
-            return error(
-                103, "environment", what, f"did you mean {near}? Rename it or unset it", expected=near
-            )
+            if not near:
+                next_step = "correct or unset the variable; the README lists all SEALRING_ variables"
+                return error(103, "environment", what, next_step)
+            next_step = f"did you mean {near}? Rename it or unset it"
+            return error(103, "environment", what, next_step, expected=near)
         if name in FLAGS and value not in ("", "0", "1"):
             what = f"{name} has a value that it does not take"
             next_step = f"set {name} to 0 or 1, or unset it"
@@ -49,16 +51,31 @@ def problem() -> RuntimeError | None:
 
 
 def nearest(name: str) -> str:
-    return min(VARIABLES, key=lambda known: _edit_distance(known, name))
+    """The variable that a mistyped one was most likely meant to be, by the rule of sealring/base/suggest.h; empty
+    when none is near."""
+    word = name.removeprefix(PREFIX)
+    allowed = 1 if len(word) <= 4 else 2 if len(word) <= 11 else 3
+    best, best_distance = "", allowed + 1
+    for known in VARIABLES:
+        ending = known.removeprefix(PREFIX)
+        part = len(word) > 3 and (ending.startswith(word) or ending.endswith(word))
+        distance = 1 if part else _edit_distance(word, ending)
+        if distance < best_distance:
+            best, best_distance = known, distance
+    return best
 
 
 def _edit_distance(a: str, b: str) -> int:
-    above = list(range(len(b) + 1))
+    """Letters inserted, left out, replaced, or swapped with their neighbour, that make `b` of `a`."""
+    two_above, above = [], list(range(len(b) + 1))
     for i, left in enumerate(a, 1):
         row = [i]
         for j, right in enumerate(b, 1):
-            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right)))
-        above = row
+            best = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right))
+            if i > 1 and j > 1 and left == b[j - 2] and a[i - 2] == right:
+                best = min(best, two_above[j - 2] + 1)
+            row.append(best)
+        two_above, above = above, row
     return above[-1]
 
 
