@@ -51,8 +51,10 @@ def problem() -> RuntimeError | None:
 
 
 def nearest(name: str) -> str:
-    """The variable that a mistyped one was most likely meant to be, by the rule of sealring/base/suggest.h; empty
-    when none is near."""
+    """The variable that a mistyped one was most likely meant to be; empty when none is near.
+
+    The rule of sealring/base/suggest.h.
+    """
     word = name.removeprefix(PREFIX)
     allowed = 1 if len(word) <= 4 else 2 if len(word) <= 11 else 3
     best, best_distance = "", allowed + 1

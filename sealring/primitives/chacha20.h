@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "sealring/base/host_device.h"
-#include "sealring/primitives/opaque.h"
 
 namespace sealring::chacha20 {
 
@@ -27,9 +26,7 @@ SR_HOST_DEVICE inline std::uint32_t rotate_left(std::uint32_t x) {
 #endif
 }
 
-/// [RFC 8439 §2.1] kProduct: the last rotation by products, two operations of their pipe for one of the
-/// logic's.
-template <bool kProduct = false>
+/// [RFC 8439 §2.1]
 SR_HOST_DEVICE inline void quarter_round(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c,
                                          std::uint32_t& d) {
   a += b;
@@ -39,60 +36,38 @@ SR_HOST_DEVICE inline void quarter_round(std::uint32_t& a, std::uint32_t& b, std
   a += b;
   d = rotate_left<8>(d ^ a);
   c += d;
-  b = kProduct ? opaque::rotated_left<7>(b ^ c) : rotate_left<7>(b ^ c);
+  b = rotate_left<7>(b ^ c);
 }
 
-/// Word i of the block of `counter` before the rounds, under 8 words of key and 3 of nonce, all little-endian
-/// [RFC 8439 §2.3].
-SR_HOST_DEVICE inline std::uint32_t first_word(int i, const std::uint32_t* key, const std::uint32_t* nonce,
-                                               std::uint32_t counter) {
-  constexpr std::uint32_t kConstants[4] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u};
-  return i < 4 ? kConstants[i] : i < 12 ? key[i - 4] : i == 12 ? counter : nonce[i - 13];
-}
-
-SR_HOST_DEVICE inline Block begin(const std::uint32_t* key, const std::uint32_t* nonce,
-                                  std::uint32_t counter) {
+/// `kUnroll` of the ten double rounds stand in the code one after the other: fewer fit the instruction cache
+/// better. The block of `counter` under 8 words of key and 3 of nonce, all little-endian [RFC 8439 §2.3].
+template <int kUnroll = 2, bool kReread = false>
+SR_HOST_DEVICE inline Block keystream(const std::uint32_t* key, const std::uint32_t* nonce,
+                                      std::uint32_t counter) {
+  const std::uint32_t first[16] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u, key[0], key[1],
+                                   key[2],      key[3],      key[4],      key[5],      key[6], key[7],
+                                   counter,     nonce[0],    nonce[1],    nonce[2]};
   Block out;
+  std::uint32_t* const x = out.words;
 #pragma unroll
-  for (int i = 0; i < 16; ++i) out.words[i] = first_word(i, key, nonce, counter);
-  return out;
-}
-
-/// `kUnroll` of the double rounds stand in the code one after the other: fewer fit the instruction cache
-/// better. `kProducts` of four quarter rounds side by side rotate by a product.
-template <int kUnroll, int kProducts>
-SR_HOST_DEVICE inline void double_rounds(Block& block, int count) {
-  std::uint32_t* const x = block.words;
+  for (int i = 0; i < 16; ++i) x[i] = first[i];
 #pragma unroll kUnroll
-  for (int round = 0; round < count; ++round) {
-    quarter_round<(0 < kProducts)>(x[0], x[4], x[8], x[12]);
-    quarter_round<(1 < kProducts)>(x[1], x[5], x[9], x[13]);
-    quarter_round<(2 < kProducts)>(x[2], x[6], x[10], x[14]);
-    quarter_round<(3 < kProducts)>(x[3], x[7], x[11], x[15]);
-    quarter_round<(0 < kProducts)>(x[0], x[5], x[10], x[15]);
-    quarter_round<(1 < kProducts)>(x[1], x[6], x[11], x[12]);
-    quarter_round<(2 < kProducts)>(x[2], x[7], x[8], x[13]);
-    quarter_round<(3 < kProducts)>(x[3], x[4], x[9], x[14]);
+  for (int round = 0; round < 10; ++round) {
+    quarter_round(x[0], x[4], x[8], x[12]);
+    quarter_round(x[1], x[5], x[9], x[13]);
+    quarter_round(x[2], x[6], x[10], x[14]);
+    quarter_round(x[3], x[7], x[11], x[15]);
+    quarter_round(x[0], x[5], x[10], x[15]);
+    quarter_round(x[1], x[6], x[11], x[12]);
+    quarter_round(x[2], x[7], x[8], x[13]);
+    quarter_round(x[3], x[4], x[9], x[14]);
   }
-}
-
-/// Behind the ten double rounds. kReread: the key is read again, not kept in eight registers meanwhile.
-template <bool kReread>
-SR_HOST_DEVICE inline void end(Block& block, const std::uint32_t* key, const std::uint32_t* nonce,
-                               std::uint32_t counter) {
 #if defined(__CUDA_ARCH__)
+  // kReread: the key is read again below, not kept in eight registers meanwhile.
   if constexpr (kReread) asm volatile("" ::: "memory");
 #endif
 #pragma unroll
-  for (int i = 0; i < 16; ++i) block.words[i] += first_word(i, key, nonce, counter);
-}
-
-template <int kUnroll = 2, int kProducts = 0>
-SR_HOST_DEVICE inline Block keystream(const std::uint32_t* key, const std::uint32_t* nonce,
-                                      std::uint32_t counter) {
-  Block out = begin(key, nonce, counter);
-  double_rounds<kUnroll, kProducts>(out, 10);
-  end<false>(out, key, nonce, counter);
+  for (int i = 0; i < 16; ++i) x[i] += i >= 4 && i < 12 ? key[i - 4] : first[i];
   return out;
 }
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "sealring/base/host_device.h"
-#include "sealring/primitives/opaque.h"
 
 namespace sealring::poly1305 {
 
@@ -25,8 +24,8 @@ struct alignas(16) Multiplier {
   std::uint32_t five[5];  ///< five[0] is unused
 };
 
-/// Columns of products before carrying. Many products of Numbers by Multipliers fit: a term is below 2^27 *
-/// 5*2^26, a product's 5 below 2^58.
+/// Columns of products before carrying. Up to 4 products of Numbers by Multipliers fit: 20 terms below 2^27 *
+/// 5*2^26 are below 2^61.
 struct Columns {
   std::uint64_t column[5];
 };
@@ -79,25 +78,22 @@ SR_HOST_DEVICE inline void add_number(Columns& sum, const Number& a) {
   for (int i = 0; i < 5; ++i) sum.column[i] += a.limb[i];
 }
 
-/// One carry of any columns: limbs of the result are at most 2^26 + 9. No limb waits for a long chain.
-SR_HOST_DEVICE inline Number carried(const Columns& sum) {
-  std::uint32_t low[5], middle[5], high[5];
+/// One carry: limbs of the result are below 2^26 but limb[1], below 2^26 + 2^12 or so.
+SR_HOST_DEVICE inline Number carried(Columns sum) {
+  Number out;
+  std::uint64_t carry = 0;
 #pragma unroll
   for (int i = 0; i < 5; ++i) {
-    low[i] = static_cast<std::uint32_t>(sum.column[i]) & kLimbMask;
-    middle[i] = static_cast<std::uint32_t>(sum.column[i] >> 26) & kLimbMask;
-    high[i] = static_cast<std::uint32_t>(sum.column[i] >> 52);
+    const std::uint64_t value = sum.column[i] + carry;
+    out.limb[i] = static_cast<std::uint32_t>(value) & kLimbMask;
+    carry = value >> 26;
   }
-  // 2^130 = 5: what leaves the top comes back at the bottom.
-  std::uint32_t limb[5];
-  limb[0] = low[0] + (middle[4] + high[3]) * 5u;
-  limb[1] = low[1] + middle[0] + high[4] * 5u;
-#pragma unroll
-  for (int i = 2; i < 5; ++i) limb[i] = low[i] + middle[i - 1] + high[i - 2];
-  Number out;
-  out.limb[0] = (limb[0] & kLimbMask) + (limb[4] >> 26) * 5u;
-#pragma unroll
-  for (int i = 1; i < 5; ++i) out.limb[i] = (limb[i] & kLimbMask) + (limb[i - 1] >> 26);
+  // 2^130 = 5: what leaves the top comes back at the bottom; it may have 35 bits.
+  const std::uint64_t low = out.limb[0] + carry * 5u;
+  out.limb[0] = static_cast<std::uint32_t>(low) & kLimbMask;
+  const std::uint64_t next = out.limb[1] + (low >> 26);
+  out.limb[1] = static_cast<std::uint32_t>(next) & kLimbMask;
+  out.limb[2] += static_cast<std::uint32_t>(next >> 26);
   return out;
 }
 
@@ -105,68 +101,6 @@ SR_HOST_DEVICE inline Number multiply(const Number& a, const Number& b) {
   Columns sum{};
   add_product(sum, a, multiplier_of(b));
   return carried(sum);
-}
-
-/// a 2^32.
-SR_HOST_DEVICE inline Number word_higher(const Number& a) {
-  Columns sum;  // 2^32 = 2^26 2^6
-  sum.column[0] = static_cast<std::uint64_t>(a.limb[4]) * (5u << 6);
-#pragma unroll
-  for (int i = 1; i < 5; ++i) sum.column[i] = static_cast<std::uint64_t>(a.limb[i - 1]) << 6;
-  return carried(sum);
-}
-
-/// A multiplier for the four words of a block as they are, not cut into limbs: number[i] is a 2^(32 i).
-struct alignas(16) WordMultiplier {
-  Number number[4];
-};
-
-/// A multiplier for columns that were not carried: their low words count a, their high words a 2^32.
-struct alignas(16) ColumnMultiplier {
-  Multiplier low, high;
-};
-
-/// Adds a product that needs no carry before it: 21 terms a word below 2^32 * (2^26 + 9), so the sum is below
-/// 42 * 2^58 and has room for 5 blocks by add_words (4 * 2^58 each) before 64 bits are full.
-SR_HOST_DEVICE inline void add_columns(Columns& sum, const Columns& a, const ColumnMultiplier& b) {
-  Number low, high;
-#pragma unroll
-  for (int i = 0; i < 5; ++i) {
-#if defined(__CUDA_ARCH__)
-    // The compiler would see a masked 64-bit number and multiply 64 by 64 bits.
-    asm("mov.b64 {%0, %1}, %2;" : "=r"(low.limb[i]), "=r"(high.limb[i]) : "l"(a.column[i]));
-#else
-    low.limb[i] = static_cast<std::uint32_t>(a.column[i]);
-    high.limb[i] = static_cast<std::uint32_t>(a.column[i] >> 32);
-#endif
-  }
-  add_product(sum, low, b.low);
-  add_product(sum, high, b.high);
-}
-
-/// Adds a block without the 2^128 of RFC 8439 §2.5.1, times a number.
-SR_HOST_DEVICE inline void add_words(Columns& sum, const std::uint32_t (&words)[4], const WordMultiplier& b) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-#pragma unroll
-    for (int j = 0; j < 5; ++j) sum.column[j] += static_cast<std::uint64_t>(words[i]) * b.number[i].limb[j];
-  }
-}
-
-/// Adds a block without its 2^128, times 1. Word i counts 2^(32 i) = 2^(26 i) 2^(6 i).
-SR_HOST_DEVICE inline void add_words(Columns& sum, const std::uint32_t (&words)[4]) {
-  sum.column[0] = opaque::shifted_onto<0>(sum.column[0], words[0]);
-  sum.column[1] = opaque::shifted_onto<6>(sum.column[1], words[1]);
-  sum.column[2] = opaque::shifted_onto<12>(sum.column[2], words[2]);
-  sum.column[3] = opaque::shifted_onto<18>(sum.column[3], words[3]);
-}
-
-/// 2^(32 i), i below 5.
-SR_HOST_DEVICE inline Number word_power(int i) {
-  Number out;
-#pragma unroll
-  for (int limb = 0; limb < 5; ++limb) out.limb[limb] = limb == i ? 1u << (6 * limb) : 0u;
-  return out;
 }
 
 SR_HOST_DEVICE inline Number one() { return Number{{1u, 0u, 0u, 0u, 0u}}; }

@@ -10,10 +10,10 @@ namespace sealring::cuda::test {
 namespace {
 
 using Seal8 = ChachaBody<ChachaConfig<Direction::seal, 8, 2, 0, CombineKind::replace>>;
-using Seal4 = ChachaBody<ChachaConfig<Direction::seal, 4, 4, 0, CombineKind::replace, 2, 2, 2>>;
+using Seal4 = ChachaBody<ChachaConfig<Direction::seal, 4, 4, 0, CombineKind::replace>>;
 template <CombineKind K>
 using Open8 = ChachaBody<ChachaConfig<Direction::open, 8, 3, 32768, K, 1>>;
-using Open4 = ChachaBody<ChachaConfig<Direction::open, 4, 4, 16384, CombineKind::replace, 2, 2, 4>>;
+using Open4 = ChachaBody<ChachaConfig<Direction::open, 4, 4, 16384, CombineKind::replace>>;
 using OpenPrivate = ChachaBody<ChachaConfig<Direction::open, 8, 2, 0, CombineKind::replace>>;
 
 constexpr Suite kSuite = Suite::chacha20_poly1305;

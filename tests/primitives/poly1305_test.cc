@@ -105,65 +105,6 @@ TEST(Poly1305, FourProductsAndASumBeforeOneCarry) {
   }
 }
 
-// The tag of a number with s = 0: its value, fully reduced.
-std::array<std::uint32_t, 4> value_of(const Number& number) {
-  const std::uint32_t s[4] = {};
-  std::array<std::uint32_t, 4> out;
-  finish(number, s, out.data());
-  return out;
-}
-
-TEST(Poly1305, WordsAndUncarriedColumnsEqualLimbsAndCarries) {
-  std::mt19937 random(2);
-  const auto any = [&](std::uint32_t most) {
-    return random() % 3 == 0 ? most : static_cast<std::uint32_t>(random() % (std::uint64_t{most} + 1));
-  };
-  for (int n = 0; n < 2000; ++n) {
-    Number r[4];  // as large as a carry leaves them
-    for (Number& number : r) {
-      for (std::uint32_t& limb : number.limb) limb = any((1u << 26) + 9);
-    }
-    WordMultiplier words[3];
-    for (int c = 0; c < 3; ++c) {
-      words[c].number[0] = r[c];
-      for (int i = 1; i < 4; ++i) words[c].number[i] = word_higher(words[c].number[i - 1]);
-    }
-    const ColumnMultiplier stride{multiplier_of(r[3]), multiplier_of(word_higher(r[3]))};
-    Columns sum;
-    for (std::uint64_t& column : sum.column)
-      column = (std::uint64_t{any(0xFFFFFFFFu)} << 32) | any(0xFFFFFFFFu);
-    Columns fast{};
-    Columns slow{};
-    add_columns(fast, sum, stride);
-    add_product(slow, carried(sum), multiplier_of(r[3]));
-    for (int c = 0; c < 4; ++c) {
-      std::uint32_t w[4];
-      for (std::uint32_t& word : w) word = any(0xFFFFFFFFu);
-      if (c < 3)
-        add_words(fast, w, words[c]);
-      else
-        add_words(fast, w);
-      add_product(slow, number_of(w[0], w[1], w[2], w[3], 0), multiplier_of(c < 3 ? r[c] : one()));
-    }
-    ASSERT_EQ(value_of(carried(fast)), value_of(carried(slow))) << n;
-  }
-}
-
-TEST(Poly1305, ACarryTakesAnyColumns) {
-  Columns full;
-  for (std::uint64_t& column : full.column) column = ~0ull;
-  const Number out = carried(full);
-  for (const std::uint32_t limb : out.limb) EXPECT_LE(limb, (1u << 26) + 9);
-  Number by_steps{};  // (2^64 - 1) (1 + 2^26 + .. + 2^104), by Horner's rule
-  for (int i = 0; i < 5; ++i) {
-    Columns next{};
-    add_product(next, by_steps, multiplier_of(Number{{0, 1, 0, 0, 0}}));
-    add_number(next, Number{{kLimbMask, kLimbMask, (1u << 12) - 1, 0, 0}});
-    by_steps = carried(next);
-  }
-  EXPECT_EQ(value_of(out), value_of(by_steps));
-}
-
 TEST(Poly1305, PowersAreRepeatedProducts) {
   const Number r = clamped_r(0x12345678, 0x9abcdef0, 0x0fedcba9, 0x87654321);
   Number by_steps = one();

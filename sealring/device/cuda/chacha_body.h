@@ -18,7 +18,6 @@
 #include <cstddef>
 
 #include "sealring/device/cuda/chacha_prepare.h"
-#include "sealring/device/cuda/chacha_tile.h"
 #include "sealring/device/cuda/combine.h"
 #include "sealring/device/cuda/kernel_list.h"
 #include "sealring/device/cuda/user_memory.h"
@@ -29,7 +28,7 @@ namespace sealring::cuda {
 /// (open); 0: it waits in job.private_tiles (memory of this process on the device), 2 * segment_bytes a
 /// column.
 template <Direction kDirectionOf, int kWorkersOf, int kBlocksOf, std::uint32_t kTileOf,
-          CombineKind kCombineOf, int kDepthOf = 2, int kUnrollOf = 2, int kProductsOf = 0>
+          CombineKind kCombineOf, int kDepthOf = 2, int kUnrollOf = 2>
 struct ChachaConfig {
   static constexpr Direction kDirection = kDirectionOf;
   static constexpr int kWorkers = kWorkersOf;
@@ -37,9 +36,8 @@ struct ChachaConfig {
       kBlocksOf;  ///< resident on a multiprocessor: limits registers and shared memory
   static constexpr std::uint32_t kTile = kTileOf;
   static constexpr CombineKind kCombine = kCombineOf;
-  static constexpr int kUnroll = kUnrollOf;      ///< of ChaCha's double rounds
-  static constexpr int kProducts = kProductsOf;  ///< of four quarter rounds: rotations by a product
-  static constexpr int kDepth = kDepthOf;        ///< segments in flight in a block
+  static constexpr int kUnroll = kUnrollOf;                              ///< of ChaCha's double rounds
+  static constexpr int kDepth = kDepthOf;                                ///< segments in flight in a block
   static constexpr int kBatch = kDirection == Direction::seal ? 16 : 8;  ///< segments prepared at once
   static constexpr int kPrepared = 2;                                    ///< batches that are kept
 };
@@ -94,6 +92,14 @@ struct ChachaBody {
   SR_HOST_DEVICE static Prep& prep_of(Shared& shared, std::uint32_t i) {
     return shared.prep[i / kBatch % Config::kPrepared][i % kBatch];
   }
+  /// Where lane `lane` finds chunk lane + 32 c of a tile: row lane/4 + 8 c, turned within the row.
+  SR_HOST_DEVICE static std::uint32_t coalesced_slot(int lane, int c) {
+    return static_cast<std::uint32_t>(c * kLanes + (lane & ~3) + ((lane & 3) ^ ((lane >> 3) & 3)));
+  }
+  /// Where chunk c of the row `lane` lies.
+  SR_HOST_DEVICE static std::uint32_t row_slot(int lane, int c) {
+    return static_cast<std::uint32_t>(lane * 4 + (c ^ ((lane >> 1) & 3)));
+  }
   /// A worker keeps to its own places whatever the number of tiles: another one may still be at an older
   /// segment.
   SR_HOST_DEVICE static std::uint32_t own_place(std::uint32_t tile, int worker) {
@@ -136,7 +142,7 @@ struct ChachaBody {
       Chunk chunk[4];
     };
     typename Warp::template Lanes<Row> data;
-    typename Warp::template Lanes<poly1305::Columns> sum;
+    typename Warp::template Lanes<poly1305::Number> sum;
   };
 
   /// The chunk of the segment that lane `lane` has as its c-th of a tile; below 0: in front of the segment,
@@ -178,37 +184,15 @@ struct ChachaBody {
     }
   }
 
-  // Adds chunk c of a row, as it is in whole tiles (all there, the 2^128 of all four already added) or not.
-  template <bool kPlain>
-  SR_HOST_DEVICE static void absorb(const SegmentJob& job, const OpView& op, const Segment& segment,
-                                    const Prep& prep, int c, int at, const Chunk& sealed,
-                                    poly1305::Columns& columns) {
-    using poly1305::number_of;
-    if constexpr (kPlain) {
-      if (c < 3)
-        add_words(columns, sealed.words, prep.inner[c]);
-      else
-        poly1305::add_words(columns, sealed.words);
-    } else {
-      const poly1305::Number number =
-          at >= 0 ? number_of(sealed.words[0], sealed.words[1], sealed.words[2], sealed.words[3])
-                  : number_in_front(job, op, segment, at);
-      if (c < 3)
-        add_product(columns, number, multiplier_of(prep.inner[c].number[0]));
-      else
-        add_number(columns, number);
-    }
-  }
-
   // Encrypts or decrypts a loaded tile and absorbs its ciphertext.
   template <bool kPlain>
   SR_HOST_DEVICE static void cipher_tile(const SegmentJob& job, const OpView& op, const Segment& segment,
                                          const Prep& prep, std::uint32_t tile, int lane, const Chunk* stream,
-                                         Chunk* plain, Chunk (&data)[4], poly1305::Columns& sum) {
+                                         Chunk* plain, Chunk (&data)[4], poly1305::Number& sum) {
     std::byte* const to = job.wire + segment.place.wire +
                           16 * static_cast<std::int64_t>(chunk_of(segment, static_cast<int>(tile), lane, 0));
-    poly1305::Columns columns = kPlain ? prep.ones : poly1305::Columns{};
-    add_columns(columns, sum, prep.stride);
+    poly1305::Columns columns{};
+    add_product(columns, sum, prep.stride[0]);
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       const int at = kPlain ? 0 : chunk_of(segment, static_cast<int>(tile), lane, c);
@@ -219,9 +203,16 @@ struct ChachaBody {
         plain[slot] = other;
       else if (kPlain || at >= 0)
         store_aligned(to + c * kLanes * 16, sealed);
-      absorb<kPlain>(job, op, segment, prep, c, at, sealed, columns);
+      const poly1305::Number number =
+          kPlain || at >= 0
+              ? poly1305::number_of(sealed.words[0], sealed.words[1], sealed.words[2], sealed.words[3])
+              : number_in_front(job, op, segment, at);
+      if (c < 3)
+        add_product(columns, number, prep.stride[1 + c]);
+      else
+        add_number(columns, number);
     }
-    sum = columns;
+    sum = carried(columns);
   }
 
   // The keystream of a tile, a row a lane. [RFC 8439 §2.8] The data begins with block 1.
@@ -231,10 +222,17 @@ struct ChachaBody {
                                          Chunk* stream) {
     const std::uint32_t counter =
         tile * kLanes + static_cast<std::uint32_t>(lane) - segment.shape.pad_rows + 1;
-    const chacha20::Block block =
-        chacha20::keystream<Config::kUnroll, Config::kProducts>(key.key, nonce.words, counter);
+    const chacha20::Block block = chacha20::keystream<Config::kUnroll>(key.key, nonce.words, counter);
     put_stream(block, lane, stream);
   }
+  SR_HOST_DEVICE static void put_stream(const chacha20::Block& block, int lane, Chunk* stream) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      stream[row_slot(lane, c)] =
+          Chunk{{block.words[4 * c], block.words[4 * c + 1], block.words[4 * c + 2], block.words[4 * c + 3]}};
+    }
+  }
+
   template <bool kPlain, class Warp>
   SR_HOST_DEVICE static void work_on_tile(Warp& warp, Shared& shared, const SegmentJob& job, const OpView& op,
                                           const KeyWords& key, const NonceWords& nonce, Column column,
@@ -253,13 +251,6 @@ struct ChachaBody {
     });
   }
 
-  template <class Warp>
-  SR_HOST_DEVICE static void put_sum(Warp& warp, Shared& shared, const Segment& segment,
-                                     const Registers<Warp>& registers) {
-    warp.step(
-        [&](int lane) { shared.sums[segment.parity()][warp.thread(lane)] = carried(registers.sum[lane]); });
-  }
-
   // `streamed`: the keystream of the worker's first tile is there already.
   template <class Warp>
   SR_HOST_DEVICE static void cipher_segment(Warp& warp, Shared& shared, const SegmentJob& job,
@@ -272,9 +263,9 @@ struct ChachaBody {
     Registers<Warp> registers;
     warp.step([&](int lane) {
       // The AAD that finds no place in the padding is the last of a tile -1, which is one worker's.
-      registers.sum[lane] = columns_of(tiles % kWorkers == worker
-                                           ? number_in_front(job, op, segment, chunk_of(segment, -1, lane, 3))
-                                           : poly1305::Number{});
+      registers.sum[lane] = tiles % kWorkers == worker
+                                ? number_in_front(job, op, segment, chunk_of(segment, -1, lane, 3))
+                                : poly1305::Number{};
     });
     for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles;
          tile += kWorkers) {
@@ -284,7 +275,7 @@ struct ChachaBody {
         work_on_tile<false>(warp, shared, job, op, key, nonce, column, segment, tile, streamed, registers);
       streamed = false;
     }
-    put_sum(warp, shared, segment, registers);
+    warp.step([&](int lane) { shared.sums[segment.parity()][worker * kLanes + lane] = registers.sum[lane]; });
     if (worker == 0 && segment.shape.tail_chunks > 0) cipher_tail(warp, shared, job, key, nonce, segment);
   }
 
@@ -307,9 +298,9 @@ struct ChachaBody {
     Registers<Warp> registers;
     typename Warp::template Lanes<chacha20::Block> block;
     warp.step([&](int lane) {
-      registers.sum[lane] = columns_of(static_cast<int>(segment.shape.tiles) % kWorkers == worker
-                                           ? number_in_front(job, op, segment, chunk_of(segment, -1, lane, 3))
-                                           : poly1305::Number{});
+      registers.sum[lane] = static_cast<int>(segment.shape.tiles) % kWorkers == worker
+                                ? number_in_front(job, op, segment, chunk_of(segment, -1, lane, 3))
+                                : poly1305::Number{};
     });
     for (std::uint32_t tile = first_tile(segment.shape, worker); tile < segment.shape.tiles;
          tile += kWorkers) {
@@ -318,24 +309,19 @@ struct ChachaBody {
       warp.step([&](int lane) {
         const std::int64_t first =
             16 * static_cast<std::int64_t>(chunk_of(segment, static_cast<int>(tile), lane, 0));
-        const std::uint32_t counter = tile * kLanes + static_cast<std::uint32_t>(lane) + 1;
-        chacha20::Block& words = block[lane];
+        load_tile<true>(warp, job, segment, tile, lane, registers.data[lane].chunk);
         Chunk mine[4] = {};
         if constexpr (Config::kCombine != CombineKind::replace) {
 #pragma unroll
           for (int c = 0; c < 4; ++c) mine[c] = load_aligned(local + first + c * kLanes * 16);
         }
-        // One half of the rounds waits for the tensor, the other for the window: registers for one of them.
-        words = chacha20::begin(key.key, nonce.words, counter);
-        chacha20::double_rounds<Config::kUnroll, Config::kProducts>(words, 4);
+        const std::uint32_t counter = tile * kLanes + static_cast<std::uint32_t>(lane) + 1;
+        block[lane] = chacha20::keystream<Config::kUnroll, true>(key.key, nonce.words, counter);
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           store_aligned(dst + first + c * kLanes * 16,
                         combined<Config::kCombine>(job.combine, mine[c], plain[coalesced_slot(lane, c)]));
         }
-        load_tile<true>(warp, job, segment, tile, lane, registers.data[lane].chunk);
-        chacha20::double_rounds<Config::kUnroll, Config::kProducts>(words, 6);
-        chacha20::end<true>(words, key.key, nonce.words, counter);
       });
       warp.step([&](int lane) { put_stream(block[lane], lane, stream); });
       warp.step([&](int lane) {
@@ -343,7 +329,7 @@ struct ChachaBody {
                           registers.sum[lane]);
       });
     }
-    put_sum(warp, shared, segment, registers);
+    warp.step([&](int lane) { shared.sums[segment.parity()][worker * kLanes + lane] = registers.sum[lane]; });
   }
 
   // The bytes behind the last whole row: a lane a chunk.
@@ -457,13 +443,8 @@ struct ChachaBody {
       const Number* const sums = shared.sums[segment.parity()];
       poly1305::Columns workers{};
       add_number(workers, sums[lane]);
-      // The others had no tile, but for the one with the AAD.
-      const int active = static_cast<int>(segment.shape.tiles) + 1;
-#pragma unroll
-      for (int worker = 1; worker < kWorkers; ++worker) {
-        if (worker < active)
-          add_product(workers, sums[worker * kLanes + lane], multiplier_of(prep.worker[worker]));
-      }
+      for (int worker = 1; worker < kWorkers; ++worker)
+        add_product(workers, sums[worker * kLanes + lane], multiplier_of(prep.worker[worker]));
       // The last chunk of lane 31 has the tail and the lengths behind it.
       const int exponent = 33 - lane + static_cast<int>(segment.shape.tail_chunks);
       const Number weight = multiply(prep.low[(exponent - 1) & 7], prep.high[(exponent - 1) >> 3]);
@@ -481,6 +462,7 @@ struct ChachaBody {
     poly1305::finish(carried(columns), prep.s, tag.words);
     return tag;
   }
+
   template <class Warp>
   SR_HOST_DEVICE static void finish_segment(Warp& warp, Shared& shared, const SegmentJob& job,
                                             const Segment& segment) {
@@ -512,21 +494,19 @@ struct ChachaBody {
                                            Column column, std::uint32_t count, std::uint32_t first) {
     warp.step([&](int lane) {
       const std::uint32_t i = first + static_cast<std::uint32_t>(lane);
-      if (lane < kBatch && i < count && i > 0)  // the very first one is prepared by begin()
+      if (lane < kBatch && i < count)
         prepare_segment<kWorkers>(key, op, column.index + i * column.count, prep_of(shared, i));
     });
   }
 
-  // Before the first segment: its preparation, and meanwhile its first keystream. The rest of its batch is
-  // prepared in phase 0.
+  // Before the first segment: its preparation, and meanwhile its first keystream.
   template <class Block>
   SR_HOST_DEVICE static void begin(Block& block, Shared& shared, const SegmentJob& job, const OpView& op,
                                    const KeyWords& key, Column column, std::uint32_t count) {
     block.phase([&](typename Block::Warp& warp) {
       const int worker = warp.index();
       if (worker == kPreparer) {
-        if (count > 0)
-          prepare_together<kWorkers>(warp, key, op, column.index, shared.sums[0], prep_of(shared, 0));
+        prepare_batch(warp, shared, op, key, column, count, 0);
       } else if (worker == kFinisher) {
         warp.step([&](int lane) {
           if (lane == 0) shared.bad = BadTag{};
@@ -564,8 +544,6 @@ struct ChachaBody {
       } else if (warp.index() == kFinisher) {
         if (kDepth == 2 && i >= 1 && i <= count)
           finish_segment(warp, shared, job, segment_of(job, column, i - 1));
-      } else if (i == 0) {
-        prepare_batch(warp, shared, op, key, column, count, 0);
       }
     });
     if (kDepth == 2 || i >= count) return;

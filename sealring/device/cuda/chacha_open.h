@@ -6,10 +6,9 @@
 
 namespace sealring::cuda {
 
-template <CombineKind kCombine, int kWorkers, int kBlocks, std::uint32_t kTile, int kDepth, int kProducts = 2>
+template <CombineKind kCombine, int kWorkers, int kBlocks, std::uint32_t kTile, int kDepth>
 void add_chacha_open_kernel(std::vector<KernelEntry>& list) {
-  using Body =
-      ChachaBody<ChachaConfig<Direction::open, kWorkers, kBlocks, kTile, kCombine, kDepth, 2, kProducts>>;
+  using Body = ChachaBody<ChachaConfig<Direction::open, kWorkers, kBlocks, kTile, kCombine, kDepth>>;
   constexpr std::uint32_t kLargest = kTile != 0 ? kTile : 1u << 30;
   constexpr std::uint32_t kStep = kTile != 0 ? 0 : kWorkers * kTileBytes;
   list.push_back(entry_of<Body>(Suite::chacha20_poly1305, kCombine, kLargest, kStep));

@@ -38,31 +38,24 @@ SR_HOST_DEVICE inline Shape shape_of(std::uint32_t payload_bytes) {
 /// The exponent of a block is 1 + the number of blocks behind it, the block of lengths being the last.
 template <int kWorkers>
 struct SegmentPrep {
-  poly1305::ColumnMultiplier stride;  ///< r^(128 workers): from tile to tile
-  poly1305::WordMultiplier inner[3];  ///< r^96, r^64, r^32: within a tile
-  poly1305::Columns ones;             ///< what the 2^128 of a row's four blocks add to it
+  poly1305::Multiplier
+      stride[4];  ///< r^(128 workers), r^96, r^64, r^32: from tile to tile, and within a tile
   poly1305::Number worker[kWorkers];  ///< r^0, r^128, ...: what lies behind a worker's last tile
   poly1305::Number low[8];            ///< r^1 .. r^8
   poly1305::Number high[5];           ///< r^0, r^8, .. r^32
   std::uint32_t s[4];
 };
 
-/// What the 2^128 of a row's blocks add, from the sum r^96 + r^64 + r^32.
-SR_HOST_DEVICE inline poly1305::Columns ones_of(const poly1305::Columns& inner) {
-  using namespace poly1305;
-  const Number high = multiply(carried(inner), word_power(4));
-  Columns out{};
-  add_number(out, high);
-  add_number(out, word_power(4));
-  return out;
-}
-
-/// A lane alone: r and s are there.
 template <int kWorkers>
-SR_HOST_DEVICE inline void prepare_powers(const poly1305::Number& r, SegmentPrep<kWorkers>& out) {
-  using poly1305::multiplier_of;
+SR_HOST_DEVICE inline void prepare_segment(const KeyWords& key, const OpView& op, std::uint32_t k,
+                                           SegmentPrep<kWorkers>& out) {
   using poly1305::multiply;
   using poly1305::Number;
+  const NonceWords nonce = nonce_words(key, op.first_number + k);
+  const chacha20::Block once = chacha20::keystream(key.key, nonce.words, 0);  // [RFC 8439 §2.6]
+  const Number r = poly1305::clamped_r(once.words[0], once.words[1], once.words[2], once.words[3]);
+  for (int i = 0; i < 4; ++i) out.s[i] = once.words[4 + i];
+
   // Products that do not wait for each other stand together.
   const Number r2 = multiply(r, r);
   const Number r4 = multiply(r2, r2);
@@ -84,15 +77,9 @@ SR_HOST_DEVICE inline void prepare_powers(const poly1305::Number& r, SegmentPrep
   out.high[2] = r16;
   out.high[3] = multiply(r16, r8);
   out.high[4] = r32;
-  out.inner[0].number[0] = multiply(r64, r32);
-  out.inner[1].number[0] = r64;
-  out.inner[2].number[0] = r32;
-  poly1305::Columns inner{};
-  for (auto& multiplier : out.inner) {
-    add_number(inner, multiplier.number[0]);
-    for (int i = 1; i < 4; ++i) multiplier.number[i] = word_higher(multiplier.number[i - 1]);
-  }
-  out.ones = ones_of(inner);
+  out.stride[1] = multiplier_of(multiply(r64, r32));
+  out.stride[2] = multiplier_of(r64);
+  out.stride[3] = multiplier_of(r32);
   static_assert((kWorkers & (kWorkers - 1)) == 0, "a power of two");
   Number far = multiply(r64, r64);
   out.worker[0] = poly1305::one();
@@ -103,78 +90,7 @@ SR_HOST_DEVICE inline void prepare_powers(const poly1305::Number& r, SegmentPrep
     for (int i = 1; i < known; ++i) out.worker[known + i] = multiply(out.worker[i], far);
     far = multiply(far, far);
   }
-  out.stride.low = multiplier_of(far);
-  out.stride.high = multiplier_of(word_higher(far));
-}
-
-template <int kWorkers>
-SR_HOST_DEVICE inline poly1305::Number prepare_key(const KeyWords& key, const OpView& op, std::uint32_t k,
-                                                   SegmentPrep<kWorkers>& out) {
-  const NonceWords nonce = nonce_words(key, op.first_number + k);
-  const chacha20::Block once = chacha20::keystream(key.key, nonce.words, 0);  // [RFC 8439 §2.6]
-  for (int i = 0; i < 4; ++i) out.s[i] = once.words[4 + i];
-  return poly1305::clamped_r(once.words[0], once.words[1], once.words[2], once.words[3]);
-}
-
-/// One segment by one lane: how a batch is made, a segment a lane.
-template <int kWorkers>
-SR_HOST_DEVICE inline void prepare_segment(const KeyWords& key, const OpView& op, std::uint32_t k,
-                                           SegmentPrep<kWorkers>& out) {
-  prepare_powers(prepare_key(key, op, k, out), out);
-}
-
-/// Powers of r that a segment's preparation by all lanes computes one after the other, a place each.
-inline constexpr int kPowerPlaces = 21;
-
-/// powers[to + j] = powers[left] powers[right + j] for j below count, a lane each.
-template <class Warp>
-SR_HOST_DEVICE inline void multiply_powers(Warp& warp, poly1305::Number* powers, int to, int count, int left,
-                                           int right) {
-  warp.step([&](int lane) {
-    if (lane < count) powers[to + lane] = multiply(powers[left], powers[right + lane]);
-  });
-}
-
-/// One segment by all lanes, where a block waits for it: a chain of about eleven products instead of
-/// thirty-odd. `powers`: kPowerPlaces numbers of shared memory.
-template <int kWorkers, class Warp>
-SR_HOST_DEVICE inline void prepare_together(Warp& warp, const KeyWords& key, const OpView& op,
-                                            std::uint32_t k, poly1305::Number* powers,
-                                            SegmentPrep<kWorkers>& out) {
-  using namespace poly1305;
-  static_assert(kWorkers == 4 || kWorkers == 8);
-  warp.step([&](int lane) {
-    if (lane == 0) powers[0] = prepare_key(key, op, k, out);
-  });
-  multiply_powers(warp, powers, 1, 1, 0, 0);                        // r^2
-  multiply_powers(warp, powers, 2, 2, 1, 0);                        // r^3, r^4
-  multiply_powers(warp, powers, 4, 4, 3, 0);                        // r^5 .. r^8
-  multiply_powers(warp, powers, 8, 1, 7, 7);                        // r^16
-  multiply_powers(warp, powers, 9, 2, 8, 7);                        // r^24, r^32
-  multiply_powers(warp, powers, 11, 1, 10, 10);                     // r^64
-  multiply_powers(warp, powers, 12, 2, 11, 10);                     // r^96, r^128
-  multiply_powers(warp, powers, 14, 1, 13, 13);                     // r^256
-  multiply_powers(warp, powers, 15, 2, 14, 13);                     // r^384, r^512
-  if (kWorkers == 8) multiply_powers(warp, powers, 17, 4, 16, 13);  // r^640 .. r^1024
-  // The last step: what is copied, and by lanes 0 to 11 the inner multipliers, word by word.
-  constexpr int kFar = 12 + kWorkers;
-  const auto inner_power = [&](int i) { return powers[i == 0 ? 12 : i == 1 ? 11 : 10]; };
-  warp.step([&](int lane) {
-    if (lane < 12) {
-      out.inner[lane / 4].number[lane % 4] = multiply(inner_power(lane / 4), word_power(lane % 4));
-    } else if (lane == 12) {
-      out.stride.low = multiplier_of(powers[kFar]);
-      out.stride.high = multiplier_of(word_higher(powers[kFar]));
-    } else if (lane == 13) {
-      Columns inner{};
-      for (int i = 0; i < 3; ++i) add_number(inner, inner_power(i));
-      out.ones = ones_of(inner);
-    } else if (lane < 14 + kWorkers) {
-      out.worker[lane - 14] = lane == 14 ? one() : powers[lane - 2];  // r^(128 i) is at 12 + i
-    }
-    if (lane < 8) out.low[lane] = powers[lane];
-    if (lane >= 16 && lane < 21) out.high[lane - 16] = lane == 16 ? one() : powers[lane - 10];
-  });
+  out.stride[0] = multiplier_of(far);
 }
 
 }  // namespace sealring::cuda
