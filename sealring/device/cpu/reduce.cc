@@ -244,6 +244,7 @@ Result<void> cpu::reduce_at(VectorLevel level, const ReduceJob& job) {
 }
 
 void poison(DType dtype, std::span<std::byte> memory) noexcept {
+  if (memory.empty()) return;  // whose pointer may be null
   switch (dtype) {  // [protocol A.5] NaN for floats, all ones otherwise
     case DType::f32:
       return fill_pattern(memory, std::uint32_t{0x7FC00000});
