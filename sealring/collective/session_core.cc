@@ -44,8 +44,9 @@ void SessionCore::teardown_loop() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return died_ || stopping_; });
   if (!died_) return;
+  Control* const speaks = control.get();  // adopted under the same lock, and kept until this thread has ended
   lock.unlock();
-  if (control) control->announce_death(*verdict.error(), Deadline::in(kTeardownMax));
+  if (speaks != nullptr) speaks->announce_death(*verdict.error(), Deadline::in(kTeardownMax));
   {
     const std::lock_guard keys_lock(keys_mutex_);
     if (keys) keys->wipe();
@@ -90,12 +91,16 @@ Result<void> SessionCore::check_process() const {
 
 void SessionCore::adopt(std::unique_ptr<SessionKeys> the_keys, std::vector<std::string> addresses,
                         std::string the_identity) {
+  const std::lock_guard lock(keys_mutex_);
   keys = std::move(the_keys);
   addresses_ = std::move(addresses);
   identity = std::move(the_identity);
 }
 
-void SessionCore::adopt(std::unique_ptr<Control> the_control) { control = std::move(the_control); }
+void SessionCore::adopt(std::unique_ptr<Control> the_control) {
+  const std::lock_guard lock(mutex_);
+  control = std::move(the_control);
+}
 
 SessionCore::HookId SessionCore::add_death_hook(std::function<void()> hook) {
   const std::lock_guard lock(hooks_mutex_);

@@ -1,6 +1,4 @@
 // A store that may fall silent, asked by a thread that may be left behind.
-#include <unistd.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
@@ -10,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "sealring/base/process_mark.h"
 #include "sealring/transport/store.h"
 
 namespace sealring {
@@ -52,7 +51,7 @@ class BoundedStore final : public Store {
         asked_(std::make_shared<Asked>(std::move(inner))),
         thread_([asked = asked_] { serve(asked); }) {}
   ~BoundedStore() override {
-    if (::getpid() != pid_) {  // the thread is the parent's, and what it held at the fork it holds for ever
+    if (process_.forked()) {  // the thread is the parent's, and what it held at the fork it holds for ever
       new std::shared_ptr<Asked>(std::move(asked_));
       new std::thread(std::move(thread_));
       return;
@@ -86,7 +85,7 @@ class BoundedStore final : public Store {
  private:
   template <class T, class Work>
   Result<T> call(const char* stage, const std::string& key, Work work) {
-    if (::getpid() != pid_) {
+    if (process_.forked()) {
       return fail(Code::forked, stage, "this process was forked from the one that uses the store");
     }
     const std::lock_guard one_at_a_time(callers_);
@@ -113,7 +112,7 @@ class BoundedStore final : public Store {
 
   const std::string description_;
   const Deadline deadline_;
-  const pid_t pid_ = ::getpid();
+  const ProcessMark process_;
   std::mutex callers_;
   bool silent_ = false;  ///< a call was not answered: final
   std::shared_ptr<Asked> asked_;

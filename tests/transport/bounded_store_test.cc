@@ -72,9 +72,9 @@ TEST(BoundedStore, AnswersAreTheInnerStores) {
 }
 
 TEST(BoundedStore, SilenceIsATimeoutAtTheDeadlineAndThenAtOnce) {
+  const auto begin = Clock::now();
   Gated gated(Deadline::in(milliseconds(700)));
   gated.gate->set(false);
-  const auto begin = Clock::now();
   const auto silent = gated.store->try_get("job/0/hello/1");
   const auto first = since(begin);
   ASSERT_FALSE(silent.has_value());
