@@ -374,10 +374,15 @@ Result<Ticket> GroupCommunicator::recv(Tensor data, Rank peer, std::uint32_t tag
     Direction& way = direction(peer, false);
     inbound_.announce(peer);
     way.thread.issue([this, data, peer, tag, deadline, ticket] {
-      inbound_.take_announced(peer);
-      auto result =
-          without_exceptions("communicator.run", [&] { return receive(data, peer, tag, deadline); });
-      inbound_.release(peer);
+      auto result = without_exceptions("communicator.run", [&]() -> Result<void> {
+        if (!inbound_.take_announced(peer, deadline)) {
+          return fail(Code::timeout, "p2p.recv", "a receive from any source still reads this rank's stream");
+        }
+        auto received =
+            without_exceptions("communicator.run", [&] { return receive(data, peer, tag, deadline); });
+        inbound_.release(peer);
+        return received;
+      });
       finish(std::move(result), data.dtype, memory_of(data), ticket);
     });
     return TicketState::ticket_of(ticket);

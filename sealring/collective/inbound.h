@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "sealring/base/deadline.h"
 #include "sealring/base/types.h"
 
 namespace sealring {
@@ -29,12 +30,13 @@ class Inbound {
     changed_.wait(lock, [&] { return !peers_[peer].taken; });
     peers_[peer].taken = true;
   }
-  /// The same for a receive that was announced.
-  void take_announced(Rank peer) {
+  /// The same for a receive that was announced; false, and nothing taken, when the deadline passed first.
+  bool take_announced(Rank peer, Deadline deadline) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !peers_[peer].taken; });
-    peers_[peer].taken = true;
+    const bool free = changed_.wait_until(lock, deadline.when(), [&] { return !peers_[peer].taken; });
+    if (free) peers_[peer].taken = true;
     --peers_[peer].announced;
+    return free;
   }
   /// Takes all streams, but `me`'s, that nobody reads or was announced for; waits for one, at most
   /// `patience`.

@@ -102,6 +102,12 @@ std::string BenchSpec::to_json() const {
   return out.dump();
 }
 
+std::string BenchSpec::to_record() const {
+  json out = json::parse(to_json());
+  for (const char* place : {"json_path", "python", "python_path"}) out.erase(place);
+  return out.dump();
+}
+
 Result<BenchSpec> BenchSpec::from_json(const std::string& text) {
   try {
     return parse_spec(json::parse(text));

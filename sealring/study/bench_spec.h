@@ -45,6 +45,8 @@ struct BenchSpec {
   std::string commit;                ///< of the measured tree, where known
 
   std::string to_json() const;
+  /// What a record keeps: the same without the paths of the machine.
+  std::string to_record() const;
   /// Errors: MALFORMED.
   static Result<BenchSpec> from_json(const std::string& text);
 };

@@ -195,7 +195,7 @@ std::string bench_json(const BenchSpec& spec, const Machine& machine, const std:
            {"date", utc_now()},
            {"origin", "measured"},
            {"scope", "time: slowest rank; crypto counts: busiest rank; component times: mean over ranks"},
-           {"spec", json::parse(spec.to_json())},
+           {"spec", json::parse(spec.to_record())},
            {"machine", to_json(machine)},
            {"rows", json::array()}};
   for (const BenchRow& row : rows) out["rows"].push_back(to_json(spec, row));

@@ -274,7 +274,7 @@ std::string targets_json(const BenchSpec& spec, const Machine& machine, const Ta
            {"date", utc_now()},
            {"origin", "measured"},
            {"scope", "slowest rank"},
-           {"spec", json::parse(spec.to_json())},
+           {"spec", json::parse(spec.to_record())},
            {"machine", json::parse(machine_json(machine))},
            {"memory_mib", result.memory_mib},
            {"sizes", json::array()},

@@ -39,6 +39,10 @@ class Shifted {
   void set(ByteView bytes) {
     if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
   }
+  /// As it was made: nothing was written there.
+  bool untouched(std::size_t at, std::size_t bytes) {
+    return std::ranges::all_of(span().subspan(at, bytes), [](std::byte b) { return b == std::byte{0xA5}; });
+  }
   bool margin_untouched() const {
     for (std::size_t i = 0; i < memory_.size(); ++i) {
       if ((i < offset_ || i >= offset_ + bytes_) && memory_[i] != std::byte{0xA5}) return false;
@@ -143,6 +147,17 @@ BadTag open_record(const Record& record, ByteView wire_bytes, CombineOp combine,
       << "a byte of the window was not read exactly once; " << record.plaintext.size() << " bytes";
   EXPECT_TRUE(dst.margin_untouched());
   return bad;
+}
+
+/// The segments before `broken` are in dst, and nothing was written from there on.
+inline void expect_opened_before(const Record& record, Shifted& dst, std::uint32_t broken) {
+  for (std::uint32_t k = 0; k < record.layout.segments(); ++k) {
+    const std::uint64_t begin = record.layout.payload_offset(k), bytes = record.layout.payload_of(k);
+    if (k < broken)
+      ASSERT_EQ(std::memcmp(dst.data() + begin, record.plaintext.data() + begin, bytes), 0) << k;
+    else
+      ASSERT_TRUE(dst.untouched(begin, bytes)) << k;
+  }
 }
 
 template <class Body>
