@@ -9,6 +9,7 @@
 #include <random>
 
 #include "sealring/crypto/aead.h"
+#include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/host_run.h"
 #include "sealring/device/cuda/kernel_list.h"
 #include "sealring/device/cuda/make_job.h"
@@ -123,6 +124,21 @@ void expect_seals(const Record& record, std::size_t shift, std::uint32_t columns
       << record.plaintext.size() << " bytes, shift " << shift;
   ASSERT_TRUE(wire.margin_untouched());
   ASSERT_TRUE(in.margin_untouched());
+}
+
+/// What the CPU makes of two ranks' inputs.
+inline Bytes reduced_by_cpu(DType dtype, RedOp redop, const Bytes& first, const Bytes& second) {
+  Bytes out(first.size());
+  const std::byte* const sources[] = {first.data(), second.data()};
+  ReduceJob job;
+  job.dtype = dtype;
+  job.redop = redop;
+  job.sources = sources;
+  job.dst = out.data();
+  job.elements = out.size() / dtype_bytes(dtype);
+  job.divisor = redop == RedOp::avg ? 2 : 1;
+  EXPECT_TRUE(reduce_cpu(job));
+  return out;
 }
 
 /// Opens `wire` into dst by `combine` (its pointers are set here); gives what the body says. Every byte of

@@ -155,19 +155,7 @@ class FusedPair {
   }
 
   /// What the CPU makes of the inputs.
-  Bytes expected(const FusedOp& op) const {
-    Bytes sum(inputs[0].size());
-    const std::byte* const sources[] = {inputs[0].data(), inputs[1].data()};
-    ReduceJob job;
-    job.dtype = op.dtype;
-    job.redop = op.redop;
-    job.sources = sources;
-    job.dst = sum.data();
-    job.elements = op.elements;
-    job.divisor = op.redop == RedOp::avg ? 2 : 1;
-    EXPECT_TRUE(reduce_cpu(job));
-    return sum;
-  }
+  Bytes expected(const FusedOp& op) const { return reduced_by_cpu(op.dtype, op.redop, inputs[0], inputs[1]); }
   void fill_inputs(const FusedOp& op) {
     inputs.clear();
     for (int rank = 0; rank < 2; ++rank) {

@@ -91,19 +91,7 @@ class FusedGpu : public OnGpu {
     const auto result = ranks[rank]->verdict(streams[rank]);
     return result ? Code::ok : result.error().code;
   }
-  Bytes expected(const OneOp& op) const {
-    Bytes sum(inputs[0].size());
-    const std::byte* const sources[] = {inputs[0].data(), inputs[1].data()};
-    ReduceJob job;
-    job.dtype = op.dtype;
-    job.redop = op.redop;
-    job.sources = sources;
-    job.dst = sum.data();
-    job.elements = op.elements;
-    job.divisor = op.redop == RedOp::avg ? 2 : 1;
-    EXPECT_TRUE(reduce_cpu(job));
-    return sum;
-  }
+  Bytes expected(const OneOp& op) const { return reduced_by_cpu(op.dtype, op.redop, inputs[0], inputs[1]); }
   void expect_sums(const OneOp& op) {
     const Bytes sum = expected(op);
     for (const Rank rank : {Rank{0}, Rank{1}}) {
