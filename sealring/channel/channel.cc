@@ -304,6 +304,28 @@ Result<void> Channel::exchange(std::span<const OutgoingMove> out, std::span<cons
   return builder.run();
 }
 
+Result<std::byte*> Channel::scratch(std::uint64_t bytes) {
+  if (scratch_.size() < bytes) scratch_.resize(bytes);
+  return scratch_.data();
+}
+
+Result<void> Channel::copy(DType dtype, const std::byte* from, std::byte* to, std::uint64_t elements,
+                           double scale) {
+  if (elements == 0) return {};
+  if (scale != 1.0) {
+    ReduceJob job;
+    job.dtype = dtype;
+    job.redop = RedOp::premul_sum;
+    job.sources = std::span<const std::byte* const>(&from, 1);
+    job.dst = to;
+    job.elements = elements;
+    job.scale = scale;
+    return reduce_cpu(job);
+  }
+  if (from != to) std::memmove(to, from, elements * dtype_bytes(dtype));
+  return {};
+}
+
 Result<void> Channel::send(const OpInfo& op, const OutgoingMove& move, Deadline deadline) {
   if (verdict_.dead()) return fail(*verdict_.error());
   KeyLine& line = *peers_[move.peers[0]].p2p_out;

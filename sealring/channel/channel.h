@@ -19,68 +19,13 @@
 #include <vector>
 
 #include "sealring/base/verdict.h"
+#include "sealring/channel/exchange.h"
 #include "sealring/channel/key_line.h"
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/session/keys.h"
 #include "sealring/transport/transport.h"
 
 namespace sealring {
-
-/// What all ranks of the group must mean alike; goes into every segment's authenticated data.
-struct OpInfo {
-  std::uint64_t seq = 0;
-  Op op = Op::barrier;
-  RedOp redop = RedOp::none;
-  DType dtype = DType::u8;
-  Algorithm algorithm = Algorithm::direct;
-  Rank root = kNoRoot;         ///< group rank
-  std::uint64_t elements = 0;  ///< as RecordContext::elements
-  std::uint32_t tag = 0;       ///< point-to-point only
-};
-
-/// Memory that this rank seals and sends. Ranks are group ranks.
-struct OutgoingMove {
-  std::vector<Rank> peers;  ///< one; several only with multicast
-  bool multicast = false;   ///< sealed once under the sender key
-  std::uint16_t step = 0;
-  const std::byte* data = nullptr;
-  std::uint64_t elements = 0;
-  std::uint64_t element_offset = 0;
-  double scale = 1.0;  ///< premul_sum: applied (and rounded to the type) before sealing
-};
-
-/// Memory that this rank receives: dst = received, or local (+) received.
-struct IncomingMove {
-  Rank peer = 0;
-  bool multicast = false;
-  std::uint16_t step = 0;
-  std::byte* dst = nullptr;
-  std::uint64_t elements = 0;
-  std::uint64_t element_offset = 0;
-  const std::byte* local = nullptr;  ///< null: replace
-  double local_scale = 1.0;
-  std::uint32_t divisor = 1;  ///< avg's last hop
-  std::uint64_t position =
-      0;  ///< multicast: index of its first segment among those the peer seals in this op
-};
-
-/// How the moves of one step depend on each other; see Combine and Step in collective/schedule.h.
-struct StepRules {
-  /// Receives with the same dst are summed with `local` in group rank order, in fp32 for 16-bit types,
-  /// rounded once.
-  bool ordered = false;
-  /// A receive's segment k is written only after every send's segment k was read; receives must reduce.
-  bool lockstep = false;
-};
-
-/// What an op seals under each key, known alike to both ends. Index: group rank; mine is unused in to/from.
-struct OpTotals {
-  struct Key {
-    std::uint64_t segments = 0, bytes = 0;
-  };
-  std::vector<Key> to, from;  ///< pair keys
-  std::vector<Key> sender;    ///< sender keys, by origin, mine included
-};
 
 /// A cost per crypto operation of suite plain, for emulated rows of the study.
 struct ChannelEmulation {
@@ -106,24 +51,26 @@ struct ChannelCounters {
 /// Collectives (begin, exchange) come from one thread, one op at a time. Each direction of point-to-point
 /// comes from a thread of its own. Any error is final for the session: the caller sets the verdict, poisons
 /// and ends.
-class Channel {
+class Channel final : public Exchange {
  public:
   /// Takes the pair, p2p and sender chains of `keys`. The cipher, transport and verdict outlive it.
   Channel(ChannelConfig config, GroupKeys& keys, BulkCipher& cipher, Transport& transport, Verdict& verdict);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  Rank rank() const { return rank_; }  ///< mine, in the group
-  std::uint16_t size() const { return static_cast<std::uint16_t>(members_.size()); }
-  std::uint32_t segment_bytes() const { return config_.segment_bytes; }
+  Rank rank() const override { return rank_; }
+  std::uint16_t size() const override { return static_cast<std::uint16_t>(members_.size()); }
+  std::uint32_t segment_bytes() const override { return config_.segment_bytes; }
 
-  /// Starts a collective: reserves every number that it will use, before its first byte [protocol A.3].
   /// Errors: KEY_LIMIT; the first error of a dead session. Nothing was sealed then.
-  Result<void> begin(const OpInfo& op, const OpTotals& totals);
-  /// Runs the moves of one step. Errors: DATA_TAG, TIMEOUT, PEER_LOST, ABORTED. What was combined before the
-  /// error stays: the caller poisons.
+  Result<void> begin(const OpInfo& op, const OpTotals& totals) override;
+  /// Errors: DATA_TAG, TIMEOUT, PEER_LOST, ABORTED. What was combined before the error stays: the caller
+  /// poisons.
   Result<void> exchange(std::span<const OutgoingMove> out, std::span<const IncomingMove> in, StepRules rules,
-                        Deadline deadline);
+                        Deadline deadline) override;
+  Result<std::byte*> scratch(std::uint64_t bytes) override;
+  Result<void> copy(DType dtype, const std::byte* from, std::byte* to, std::uint64_t elements,
+                    double scale) override;
   /// One point-to-point message; `op.seq` counts per direction.
   Result<void> send(const OpInfo& op, const OutgoingMove& move, Deadline deadline);
   Result<void> recv(const OpInfo& op, const IncomingMove& move, Deadline deadline);
@@ -164,6 +111,7 @@ class Channel {
   std::vector<std::unique_ptr<KeyLine>> senders_;  // by group rank
   OpInfo op_;
   std::vector<Reserved> to_, from_, sender_;  // of the op in progress
+  Bytes scratch_;
   std::unique_ptr<WorkerPool> workers_;
   ChannelCounters counters_;
 };

@@ -1,7 +1,8 @@
 #include "sealring/collective/executor.h"
 
-#include <cstring>
 #include <utility>
+
+#include "sealring/wire/record.h"
 
 namespace sealring {
 
@@ -27,8 +28,8 @@ struct Executor::Memory {
 };
 
 Executor::Plan Executor::make_plan(const CollectiveCall& call) const {
-  const std::uint16_t world = channel_.size();
-  ScheduleRequest request{call.op,     call.algorithm, channel_.rank(),
+  const std::uint16_t world = exchange_.size();
+  ScheduleRequest request{call.op,     call.algorithm, exchange_.rank(),
                           world,       call.elements,  call.root == kNoRoot ? Rank{0} : call.root,
                           sender_keys_};
   Plan plan;
@@ -38,7 +39,7 @@ Executor::Plan Executor::make_plan(const CollectiveCall& call) const {
   plan.totals.sender.resize(world);
   const std::uint32_t element_bytes = dtype_bytes(call.dtype);
   const auto segments_of = [&](const Range& range) -> std::uint64_t {
-    return RecordLayout::of(range.elements * element_bytes, channel_.segment_bytes()).segments();
+    return RecordLayout::of(range.elements * element_bytes, exchange_.segment_bytes()).segments();
   };
   const auto add = [&](OpTotals::Key& key, const Range& range) {
     key.segments += segments_of(range);
@@ -57,7 +58,7 @@ Executor::Plan Executor::make_plan(const CollectiveCall& call) const {
   std::vector<std::vector<std::uint64_t>> first(world);  // [rank][step]
   for (Rank rank = 0; rank < world; ++rank) {
     request.rank = rank;
-    const Schedule schedule = rank == channel_.rank() ? plan.schedule : make_schedule(request);
+    const Schedule schedule = rank == exchange_.rank() ? plan.schedule : make_schedule(request);
     for (const Step& step : schedule.steps) {
       first[rank].push_back(plan.totals.sender[rank].segments);
       for (const Move& move : step.sends) {
@@ -88,21 +89,9 @@ const Executor::Plan& Executor::plan_for(const CollectiveCall& call) {
 }
 
 Result<void> Executor::run_copy(const CollectiveCall& call, const Copy& copy, const Memory& memory) {
-  const std::byte* from = memory.read(copy.from);
-  std::byte* to = memory.write(copy.to);
-  if (copy.from.elements == 0) return {};
-  if (copy.scale && call.redop == RedOp::premul_sum) {
-    ReduceJob job;
-    job.dtype = call.dtype;
-    job.redop = RedOp::premul_sum;
-    job.sources = std::span<const std::byte* const>(&from, 1);
-    job.dst = to;
-    job.elements = copy.from.elements;
-    job.scale = call.factor;
-    return reduce_cpu(job);
-  }
-  if (from != to) std::memmove(to, from, copy.from.elements * memory.element_bytes);
-  return {};
+  const bool scales = copy.scale && call.redop == RedOp::premul_sum;
+  return exchange_.copy(call.dtype, memory.read(copy.from), memory.write(copy.to), copy.from.elements,
+                        scales ? call.factor : 1.0);
 }
 
 Result<void> Executor::run_step(const CollectiveCall& call, const Plan& plan, std::size_t index,
@@ -137,21 +126,21 @@ Result<void> Executor::run_step(const CollectiveCall& call, const Plan& plan, st
     if (step.combine != Combine::replace) {
       incoming.local = memory.read(move.local);
       incoming.local_scale = move.raw && premul ? call.factor : 1.0;
-      incoming.divisor = move.last && call.redop == RedOp::avg ? channel_.size() : 1;
+      incoming.divisor = move.last && call.redop == RedOp::avg ? exchange_.size() : 1;
     }
     incoming.position = plan.positions[index][i];
     in.push_back(incoming);
   }
-  return channel_.exchange(out, in, {step.combine == Combine::ordered, step.lockstep}, deadline);
+  return exchange_.exchange(out, in, {step.combine == Combine::ordered, step.lockstep}, deadline);
 }
 
 Result<void> Executor::run(const CollectiveCall& call, Deadline deadline) {
   const Plan& plan = plan_for(call);
   const std::uint64_t scratch_bytes = plan.schedule.scratch_elements * dtype_bytes(call.dtype);
-  if (scratch_.size() < scratch_bytes) scratch_.resize(scratch_bytes);
-  const Memory memory{call.in, call.out, scratch_.data(), dtype_bytes(call.dtype)};
+  SR_TRY(std::byte* const scratch, exchange_.scratch(scratch_bytes));
+  const Memory memory{call.in, call.out, scratch, dtype_bytes(call.dtype)};
   const OpInfo op{call.seq, call.op, call.redop, call.dtype, call.algorithm, call.root, call.elements, 0};
-  SR_TRY(channel_.begin(op, plan.totals));
+  SR_TRY(exchange_.begin(op, plan.totals));
   for (const Copy& copy : plan.schedule.before) SR_TRY(run_copy(call, copy, memory));
   for (std::size_t step = 0; step < plan.schedule.steps.size(); ++step) {
     SR_TRY(run_step(call, plan, step, memory, deadline));

@@ -1,4 +1,5 @@
-// Executor: walks a schedule, step by step, over the channel. It runs every schedule there is on CPUs.
+// Executor: walks a schedule, step by step, over an Exchange: the channel on CPUs, the device channel on a
+// GPU. It runs every schedule there is.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "sealring/channel/channel.h"
+#include "sealring/channel/exchange.h"
 #include "sealring/collective/config.h"
 #include "sealring/collective/schedule.h"
 
@@ -31,8 +32,8 @@ struct CollectiveCall {
 /// Keeps the schedules it has made. Used by the one thread of a communicator.
 class Executor {
  public:
-  Executor(Channel& channel, bool sender_keys) : channel_(channel), sender_keys_(sender_keys) {}
-  /// Errors: those of Channel. On an error the output is undefined: the caller poisons it.
+  Executor(Exchange& exchange, bool sender_keys) : exchange_(exchange), sender_keys_(sender_keys) {}
+  /// Errors: those of the exchange. On an error the output is undefined: the caller poisons it.
   Result<void> run(const CollectiveCall& call, Deadline deadline);
 
  private:
@@ -54,11 +55,10 @@ class Executor {
   Result<void> run_step(const CollectiveCall& call, const Plan& plan, std::size_t step, const Memory& memory,
                         Deadline deadline);
 
-  Channel& channel_;
+  Exchange& exchange_;
   bool sender_keys_;
   std::map<PlanKey, std::unique_ptr<Plan>> plans_;
   std::list<PlanKey> order_;  ///< oldest first
-  Bytes scratch_;
 };
 
 }  // namespace sealring

@@ -1,5 +1,6 @@
 // Stands in for device/cuda/ where no nvcc was found: a full product for CPU ranks.
 #include "sealring/device/backend.h"
+#include "sealring/device/device_group.h"
 
 namespace sealring {
 
@@ -7,9 +8,19 @@ bool cuda_built() noexcept { return false; }
 
 unsigned cuda_device_count() noexcept { return 0; }
 
-Result<std::unique_ptr<BulkCipher>> make_cuda_bulk_cipher(unsigned) {
+namespace {
+
+tl::unexpected<Error> absent() {
   return fail(Code::gpu_absent, "device.cuda", "this build has no CUDA code",
               "build again with nvcc in PATH, or use CPU tensors");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BulkCipher>> make_cuda_bulk_cipher(unsigned) { return absent(); }
+
+Result<std::unique_ptr<DeviceGroup>> make_cuda_group(const DeviceGroupConfig&, DeviceGroupKeys) {
+  return absent();
 }
 
 }  // namespace sealring

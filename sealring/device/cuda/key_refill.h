@@ -18,26 +18,10 @@
 #include <utility>
 
 #include "sealring/base/result.h"
-#include "sealring/base/secret.h"
 #include "sealring/device/cuda/key_state.h"
+#include "sealring/device/key_source.h"
 
 namespace sealring::cuda {
-
-/// Wiped when destroyed, through SecretBytes.
-struct EpochKey {
-  Epoch epoch = 0;
-  SecretBytes key;  ///< suite_key_bytes(suite)
-  SecretBytes iv;   ///< 12 bytes
-};
-
-/// Gives the keys of rising epochs, each once. Used by one thread at a time.
-class KeySource {
- public:
-  virtual ~KeySource() = default;
-  /// What next() will give; asking changes nothing.
-  virtual Epoch next_epoch() const = 0;
-  virtual EpochKey next() = 0;
-};
 
 /// What the refill reads of the device: no key.
 struct SlotHead {
