@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 
 #include "cli/verbs.h"
 #include "sealring/base/log.h"
 #include "sealring/base/suggest.h"
 #include "sealring/collective/schedule.h"
+#include "sealring/device/backend.h"
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/study/bench_launch.h"
 #include "sealring/study/bench_table.h"
@@ -24,6 +26,8 @@ constexpr const char* kExamples = R"(Examples:
   sealring bench all_reduce --ranks 2 --suite all -b 16M -e 16M  every suite at one size
   sealring bench all_reduce --suite gloo,plain,aes-256-gcm --pin    next to Gloo, a core a rank
   sealring bench all_gather --ranks 4 --dtype bf16 --algorithm ring,one-hop
+  sealring bench all_reduce --device cuda --ranks 2 --suite nccl,nccl-windows,chacha20-poly1305 -e 1G
+  sealring bench all_reduce --device cuda --ranks-per-gpu 2 --columns 16,32,66   two ranks on one GPU
   sealring bench --targets --json targets.json                   this project's speed targets, judged
   SEALRING_JOB_KEY_FILE=job.key torchrun --no-python --nproc-per-node 2 sealring bench all_reduce
 
@@ -31,6 +35,10 @@ With --ranks the ranks are processes of this machine that share a throwaway job 
 RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun sets them) place this process in a job,
 whose key comes from SEALRING_JOB_KEY_FILE. Busbw factors are those that nccl-tests derives in
 doc/PERFORMANCE.md.
+
+On GPUs (--device cuda) a sample is timed by the device. NCCL is compared as nccl (as it comes),
+nccl-windows (its own registered memory) and nccl-blocks (32 thread blocks or more), with NVLink
+multicast off (NCCL_NVLS_ENABLE=0), which it is under confidential computing.
 
 Suites: aes-256-gcm, aes-128-gcm and chacha20-poly1305 seal. For comparison only, under an identity that
 secured ranks refuse: plain (our schedules, nothing sealed) and chained-gmac (the published
@@ -41,7 +49,7 @@ Columns:
 
 struct Options {
   std::string op = "all_reduce", begin = "1K", end = "64M", dtype = "fp32", redop = "sum", transport = "tcp",
-              json;
+              json, device = "cpu";
   std::vector<std::string> suites{"plain", "aes-256-gcm"}, algorithms{"auto"};
   double factor = 4;
   std::string increment;
@@ -50,7 +58,9 @@ struct Options {
   std::uint64_t seed = 1;
   double timeout_s = 120, mark_mad = 5;
   std::optional<double> max_mad;
-  bool pin = false, targets = false;
+  bool pin = false, targets = false, graph = false;
+  std::vector<unsigned> columns{0};
+  unsigned ranks_per_gpu = 0;
   unsigned blocks = 10;
 };
 
@@ -123,23 +133,67 @@ Result<std::vector<BenchCase>> cases_of(const Options& options, Op op) {
     if (name == "gloo") {
       if (op != Op::all_reduce)
         return fail(Code::unsupported, "bench.options", "gloo is compared for all_reduce only");
-      out.push_back({.gloo = true, .suite = Suite::plain, .algorithm = {}});
+      out.push_back({.gloo = true, .suite = Suite::plain});
+      continue;
+    }
+    if (const auto nccl = parse_nccl(name)) {
+      out.push_back({.nccl = nccl, .suite = Suite::plain, .algorithm = {}});
       continue;
     }
     const auto suite = parse_suite(name);
     if (!suite) {
       std::vector<std::string> known = names_of(all_suites());
-      known.insert(known.end(), {"gloo", "all"});
+      known.insert(known.end(), {"gloo", "nccl", "nccl-windows", "nccl-blocks", "all"});
       return unknown("suite", name, known);
     }
-    for (const auto& algorithm : algorithms)
-      out.push_back({.gloo = false, .suite = *suite, .algorithm = algorithm});
+    for (const auto& algorithm : algorithms) {
+      for (const unsigned columns : options.columns)
+        out.push_back({.suite = *suite, .algorithm = algorithm, .columns = columns});
+    }
   }
-  const auto sealring_case = [](const BenchCase& each) { return !each.gloo; };
-  if (std::none_of(out.begin(), out.end(), sealring_case)) {
-    return fail(Code::invalid_argument, "bench.options", "gloo alone is no comparison; add plain or a suite");
+  if (std::none_of(out.begin(), out.end(), [](const BenchCase& each) { return each.sealring(); })) {
+    return fail(Code::invalid_argument, "bench.options",
+                "gloo or nccl alone is no comparison; add plain or a suite");
   }
   return out;
+}
+
+/// What runs on CPUs, what on GPUs, and where the ranks then lie.
+Result<void> place_on_device(const Options& options, BenchSpec& spec) {
+  if (options.device != "cpu" && options.device != "cuda")
+    return unknown("device", options.device, {"cpu", "cuda"});
+  spec.cuda = options.device == "cuda";
+  spec.graph = options.graph;
+  spec.ranks_per_gpu = options.ranks_per_gpu;
+  const auto any = [&](auto is) { return std::any_of(spec.cases.begin(), spec.cases.end(), is); };
+  const bool nccl = any([](const BenchCase& each) { return each.nccl.has_value(); });
+  const bool gloo = any([](const BenchCase& each) { return each.gloo; });
+  const bool gpu_only = spec.graph || spec.ranks_per_gpu != 0 || options.columns != std::vector<unsigned>{0};
+  if (!spec.cuda && (nccl || gpu_only))
+    return fail(Code::invalid_argument, "bench.options",
+                "nccl, --graph, --columns and --ranks-per-gpu are of GPUs", "add --device cuda");
+  if (!spec.cuda) return {};
+  // Each rank's streams have a queue of the GPU of their own; CUDA reads this when it starts.
+  if (spec.ranks_per_gpu != 0) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  if (gloo) return fail(Code::unsupported, "bench.options", "gloo is compared on CPUs only");
+  if (nccl && spec.ranks_per_gpu != 0)
+    return fail(Code::unsupported, "bench.options", "NCCL needs a GPU for each rank",
+                "leave --ranks-per-gpu out, or nccl out of --suite");
+  const unsigned gpus = cuda_device_count();
+  if (gpus == 0)
+    return fail(Code::gpu_absent, "bench.options",
+                cuda_built() ? "this machine has no CUDA device" : "this build has no CUDA code");
+  const unsigned each = std::max(1u, spec.ranks_per_gpu);
+  if (spec.ranks == 0) spec.ranks = static_cast<std::uint16_t>(gpus * each);
+  if (spec.ranks < 2)
+    return fail(Code::invalid_argument, "bench.options", "this machine has one GPU",
+                "put two ranks on it with --ranks-per-gpu 2");
+  if (spec.ranks > gpus * each)
+    return fail(Code::invalid_argument, "bench.options",
+                fmt::format("{} ranks need {} GPUs, here are {}", spec.ranks, (spec.ranks + each - 1) / each, gpus),
+                "put several ranks on a GPU with --ranks-per-gpu");
+  spec.loopback = spec.ranks_per_gpu != 0;
+  return {};
 }
 
 Result<BenchSpec> spec_of(const Options& options) {
@@ -185,6 +239,7 @@ Result<BenchSpec> spec_of(const Options& options) {
   spec.mark_mad_percent = options.mark_mad;
   spec.max_mad_percent = options.max_mad;
   spec.json_path = options.json;
+  SR_TRY(place_on_device(options, spec));
   const PythonPlace python = find_python(options.python);
   spec.python = python.interpreter;
   spec.python_path = python.path;
@@ -253,8 +308,8 @@ void end_with_a_line(int signal) {
 }
 
 int launch_targets(const Options& options, BenchSpec spec) {
-  if (spec.op != Op::all_reduce || spec.loopback)
-    return print_usage("bench", "--targets are of all_reduce over tcp");
+  if (spec.op != Op::all_reduce || spec.loopback || spec.cuda)
+    return print_usage("bench", "--targets are of all_reduce on CPUs over tcp");
   spec.target_blocks = options.blocks;
   spec.pin = true;
   if (options.end == Options().end) spec.sizes_bytes = {256u << 20};
@@ -271,7 +326,7 @@ int run_bench(const Options& options) {
   ::signal(SIGPIPE, SIG_IGN);
   const auto launched = read_launched_rank();
   if (!launched) return print_error(launched.error());
-  if (options.ranks == 0 && *launched) {
+  if (options.ranks == 0 && options.ranks_per_gpu == 0 && *launched) {
     const auto environment = Environment::read();
     if (!environment) return print_error(environment.error());
     spec->ranks = (*launched)->world;
@@ -281,7 +336,7 @@ int run_bench(const Options& options) {
     if (!done) return print_error(done.error());
     return (*launched)->rank == 0 ? printer.finish() : kExitDone;
   }
-  if (options.ranks == 0) spec->ranks = 2;
+  if (spec->ranks == 0) spec->ranks = 2;
   spec->usable_threads = static_cast<std::uint32_t>(usable_cpus().size());
   if (options.targets) return launch_targets(options, *spec);
   if (spec->root >= spec->ranks) return print_usage("bench", "--root must be a rank");
@@ -347,7 +402,7 @@ void add_options(CLI::App* verb, Options& o) {
   verb->add_option("-n,--iterations", o.iterations, "samples a case (20)")->check(CLI::Range(1, 100000));
   verb->add_option("-w,--warmup", o.warmup, "operations before measuring (5)")->check(CLI::Range(0, 10000));
   verb->add_option("-c,--check", o.check, "1: check results exactly, 0: do not (1)")->check(CLI::Range(0, 1));
-  verb->add_option("--suite", o.suites, "suites, or all; gloo adds PyTorch's Gloo (plain,aes-256-gcm)")
+  verb->add_option("--suite", o.suites, "suites, or all; gloo and nccl add those (plain,aes-256-gcm)")
       ->delimiter(',');
   verb->add_option("--algorithm", o.algorithms, "schedules: auto, ring, one-hop, one-shot, ... (auto)")
       ->delimiter(',');
@@ -356,6 +411,13 @@ void add_options(CLI::App* verb, Options& o) {
   verb->add_option("--redop", o.redop, "sum, avg, premul_sum, min, max or product (sum)");
   verb->add_option("--root", o.root, "root of broadcast and reduce (0)");
   verb->add_option("--transport", o.transport, "tcp, or loopback: ranks as threads of one process (tcp)");
+  verb->add_option("--device", o.device, "where the tensors lie: cpu, or cuda (cpu)");
+  verb->add_option("--ranks-per-gpu", o.ranks_per_gpu,
+                   "so many ranks share a GPU, as threads of one process (a process and a GPU each)")
+      ->check(CLI::Range(1, 8));
+  verb->add_option("--columns", o.columns, "thread blocks of an operation at most, one row each (library's choice)")
+      ->delimiter(',');
+  verb->add_flag("--graph", o.graph, "replay the operations of a sample as one CUDA graph");
   verb->add_option("--segment", o.segment, "bytes sealed under one tag (256K)");
   verb->add_option("--lanes", o.lanes, "connections a peer (1)")->check(CLI::Range(1, 16));
   verb->add_option("--workers", o.workers, "crypto threads a rank beside its own (0)")

@@ -1,6 +1,8 @@
 // Stands in for device/cuda/ where no nvcc was found: a full product for CPU ranks.
 #include "sealring/device/backend.h"
 #include "sealring/device/device_group.h"
+#include "sealring/device/device_runtime.h"
+#include "sealring/device/nccl_baseline.h"
 
 namespace sealring {
 
@@ -18,6 +20,12 @@ tl::unexpected<Error> absent() {
 }  // namespace
 
 Result<std::unique_ptr<BulkCipher>> make_cuda_bulk_cipher(unsigned) { return absent(); }
+
+Result<std::unique_ptr<DeviceRuntime>> make_cuda_runtime(unsigned) { return absent(); }
+
+Result<Bytes> nccl_unique_id() { return absent(); }
+
+Result<std::unique_ptr<NcclBaseline>> make_nccl_baseline(const NcclConfig&, Deadline) { return absent(); }
 
 Result<std::unique_ptr<DeviceGroup>> make_cuda_group(const DeviceGroupConfig&, DeviceGroupKeys) {
   return absent();

@@ -25,6 +25,7 @@ Result<std::unique_ptr<Transport>> tcp_on(const std::string& interface_name, con
 Result<RankPlace> local_place(Rank rank, const std::string& directory) {
   RankPlace place;
   place.rank = rank;
+  place.local_rank = rank;
   SR_TRY(place.store, make_file_store(directory + "/store"));
   place.prefix = "bench";
   place.rendezvous_directory = directory;
@@ -124,6 +125,7 @@ Result<void> run_loopback_bench(const BenchSpec& spec, const BenchReporter& repo
     threads.emplace_back([&, rank] {
       RankPlace place;
       place.rank = rank;
+      place.local_rank = rank;
       place.store = store;
       place.prefix = "bench";
       std::size_t next_hub = 0;
@@ -179,6 +181,7 @@ Result<void> run_launched_bench_rank(const BenchSpec& spec, const LaunchedRank& 
   const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(spec.timeout_s * 1000));
   RankPlace place;
   place.rank = launched.rank;
+  place.local_rank = launched.local_rank;
   SR_TRY(place.store, make_tcp_store(store, identity.store_secret, Deadline::in(timeout)));
   place.prefix = "bench";
   place.make_transport = [&] { return tcp_on(environment.socket_ifname, launched.host); };

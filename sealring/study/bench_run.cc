@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "sealring/study/bench_memory.h"
 #include "sealring/study/bench_values.h"
 #include "sealring/study/statistics.h"
 
@@ -29,19 +30,24 @@ class RankRun {
       : spec_(spec), place_(place), reporter_(reporter) {}
 
   Result<void> connect(const JobKey& key) {
+    SR_TRY(memory_, make_bench_memory(spec_, place_.local_rank));
+    engines_.resize(spec_.cases.size());
+    sealring_.resize(spec_.cases.size());
     for (std::size_t i = 0; i < spec_.cases.size(); ++i) {
-      if (spec_.cases[i].gloo) {
-        SR_TRY(auto engine, make_gloo_engine(spec_, place_));
-        engines_.push_back(std::move(engine));
-        sealring_.push_back(nullptr);
-        continue;
-      }
-      SR_TRY(auto engine, SealringEngine::make(spec_, spec_.cases[i], i, place_, key));
-      sealring_.push_back(engine.get());
-      engines_.push_back(std::move(engine));
-      if (meeting_ == nullptr) meeting_ = sealring_.back();
+      if (!spec_.cases[i].sealring()) continue;
+      SR_TRY(auto engine, SealringEngine::make(spec_, spec_.cases[i], i, place_, key, memory_->runtime()));
+      sealring_[i] = engine.get();
+      engines_[i] = std::move(engine);
+      if (meeting_ == nullptr) meeting_ = sealring_[i];
     }
     SR_CHECK(meeting_ != nullptr);
+    for (std::size_t i = 0; i < spec_.cases.size(); ++i) {
+      const BenchCase& bench_case = spec_.cases[i];
+      if (bench_case.gloo) SR_TRY(engines_[i], make_gloo_engine(spec_, place_));
+      if (bench_case.nccl) {
+        SR_TRY(engines_[i], make_nccl_engine(spec_, *bench_case.nccl, *meeting_, *memory_->runtime()));
+      }
+    }
     if (place_.rank == 0 && reporter_.start) reporter_.start(sealring_);
     return {};
   }
@@ -63,19 +69,19 @@ class RankRun {
   }
 
  private:
-  BenchCall call_on_memory(const BenchSize& size, bool in_place) {
+  Result<BenchCall> call_on_memory(const BenchSize& size, bool in_place) {
     const std::uint64_t width = dtype_bytes(spec_.dtype);
-    in_.resize(std::max(in_.size(), in_place ? std::size_t{0} : size.in_elements * width));
-    out_.resize(std::max(out_.size(), std::max(size.in_elements, size.out_elements) * width));
-    const ValueSpec values = value_spec();
     const std::uint64_t in_bytes = size.in_elements * width;
-    fill_input(values, place_.rank, 0, std::span(in_place ? in_place_input(size) : in_.data(), in_bytes));
-    return BenchCall{size, in_place, in_.data(), out_.data()};
+    SR_TRY(memory_->reserve(in_place ? 0 : in_bytes, std::max(in_bytes, size.out_elements * width)));
+    host_.resize(in_bytes);
+    fill_input(value_spec(), place_.rank, 0, host_);
+    SR_TRY(memory_->write(in_place ? in_place_input(size) : memory_->in(), host_));
+    return BenchCall{size, in_place, memory_->in(), memory_->out()};
   }
 
   std::byte* in_place_input(const BenchSize& size) {
     const std::uint64_t own = place_.rank * size.count * dtype_bytes(spec_.dtype);
-    return spec_.op == Op::all_gather ? out_.data() + own : out_.data();
+    return spec_.op == Op::all_gather ? memory_->out() + own : memory_->out();
   }
 
   ValueSpec value_spec() const {
@@ -86,13 +92,14 @@ class RankRun {
 
   /// Wrong elements of this rank's output after one operation on fresh inputs.
   Result<std::uint64_t> check(Engine& engine, const BenchSize& size, bool in_place) {
-    const BenchCall call = call_on_memory(size, in_place);
+    SR_TRY(const BenchCall call, call_on_memory(size, in_place));
     SR_TRY(engine.run(call, 1));
     const ValueSpec values = value_spec();
     const std::uint64_t piece = size.count * dtype_bytes(spec_.dtype);
     const bool reduce_scatter = spec_.op == Op::reduce_scatter;
-    const std::byte* out = out_.data() + (reduce_scatter && in_place ? place_.rank * piece : 0);
-    const auto at = [&](std::uint64_t index) { return std::span(out + index * piece, piece); };
+    host_.resize(size.out_elements * dtype_bytes(spec_.dtype));
+    SR_TRY(memory_->read(host_, call.out + (reduce_scatter && in_place ? place_.rank * piece : 0)));
+    const auto at = [&](std::uint64_t index) { return std::span(host_.data() + index * piece, piece); };
     switch (spec_.op) {
       case Op::all_reduce:
         return count_wrong_reduced(values, 0, at(0));
@@ -138,7 +145,7 @@ class RankRun {
       SR_TRY(const std::uint64_t elements, check(*engines_[i], size, in_place));
       wrong[i] = static_cast<double>(elements);
     }
-    const BenchCall call = call_on_memory(size, in_place);
+    SR_TRY(const BenchCall call, call_on_memory(size, in_place));
     for (std::size_t i = 0; i < cases; ++i) {
       SR_TRY(const unsigned each, warm_up(*engines_[i], call));
       calls[i] = each;
@@ -221,29 +228,37 @@ class RankRun {
     return row;
   }
 
+  static std::vector<double> ratios_of(const BenchRow& row, const BenchRow& base) {
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < row.samples_us.size(); ++i)
+      ratios.push_back(row.samples_us[i] / base.samples_us[i]);
+    return ratios;
+  }
+
   void add_ratios(std::vector<BenchRow>& rows) const {
-    const BenchRow* plain = nullptr;
+    const BenchRow *plain = nullptr, *nccl = nullptr;
     for (const BenchRow& row : rows) {
       const BenchCase& bench_case = spec_.cases[row.case_index];
-      if (plain == nullptr && !bench_case.gloo && bench_case.suite == Suite::plain) plain = &row;
+      if (plain == nullptr && bench_case.sealring() && bench_case.suite == Suite::plain) plain = &row;
+      if (bench_case.nccl && (nccl == nullptr || row.median_us < nccl->median_us)) nccl = &row;
     }
-    if (plain == nullptr) return;
     for (BenchRow& row : rows) {
-      std::vector<double> ratios;
-      for (std::size_t i = 0; i < row.samples_us.size(); ++i) {
-        ratios.push_back(row.samples_us[i] / plain->samples_us[i]);
-      }
-      row.ratio_to_plain = median(ratios);
+      if (plain != nullptr) row.ratio_to_plain = median(ratios_of(row, *plain));
+      if (nccl == nullptr) continue;
+      const std::vector<double> ratios = ratios_of(row, *nccl);
+      row.ratio_to_nccl = median(ratios);
+      row.nccl_interval = log_ratio_interval(ratios);
     }
   }
 
   const BenchSpec& spec_;
   const RankPlace& place_;
   const BenchReporter& reporter_;
+  std::unique_ptr<BenchMemory> memory_;  ///< outlives the engines
   std::vector<std::unique_ptr<Engine>> engines_;
-  std::vector<SealringEngine*> sealring_;  ///< the same, nullptr for Gloo
+  std::vector<SealringEngine*> sealring_;  ///< the same, nullptr for Gloo and NCCL
   SealringEngine* meeting_ = nullptr;      ///< carries the ranks' reports
-  Bytes in_, out_;
+  Bytes host_;
 };
 
 }  // namespace

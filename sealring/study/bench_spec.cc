@@ -14,8 +14,12 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::pair<NcclVariant, const char*> kNcclNames[] = {
+    {NcclVariant::defaults, "nccl"}, {NcclVariant::windows, "nccl-windows"}, {NcclVariant::blocks, "nccl-blocks"}};
+
 json case_to_json(const BenchCase& bench_case) {
-  json out{{"suite", suite_name(bench_case)}};
+  json out{{"suite", bench_case.sealring() ? std::string(to_string(bench_case.suite)) : suite_name(bench_case)}};
+  if (bench_case.columns != 0) out["columns"] = bench_case.columns;
   if (bench_case.algorithm) out["algorithm"] = std::string(to_string(*bench_case.algorithm));
   return out;
 }
@@ -24,9 +28,11 @@ Result<BenchCase> case_from_json(const json& in) {
   BenchCase out;
   const std::string suite = in.at("suite").get<std::string>();
   out.gloo = suite == "gloo";
-  const auto parsed = parse_suite(out.gloo ? "plain" : suite);
+  out.nccl = parse_nccl(suite);
+  const auto parsed = parse_suite(out.sealring() ? suite : "plain");
   if (!parsed) return fail(Code::malformed, "bench.spec", "unknown suite " + suite);
   out.suite = *parsed;
+  if (in.contains("columns")) out.columns = in.at("columns");
   if (in.contains("algorithm")) out.algorithm = parse_algorithm(in.at("algorithm").get<std::string>());
   return out;
 }
@@ -48,6 +54,9 @@ Result<BenchSpec> parse_spec(const json& in) {
   out.root = in.at("root");
   out.loopback = in.at("loopback");
   out.pin = in.at("pin");
+  out.cuda = in.at("cuda");
+  out.ranks_per_gpu = in.at("ranks_per_gpu");
+  out.graph = in.at("graph");
   out.seed = in.at("seed");
   out.segment_bytes = in.at("segment_bytes");
   out.lanes = in.at("lanes");
@@ -85,6 +94,9 @@ std::string BenchSpec::to_json() const {
            {"root", root},
            {"loopback", loopback},
            {"pin", pin},
+           {"cuda", cuda},
+           {"ranks_per_gpu", ranks_per_gpu},
+           {"graph", graph},
            {"seed", seed},
            {"segment_bytes", segment_bytes},
            {"lanes", lanes},
@@ -116,12 +128,24 @@ Result<BenchSpec> BenchSpec::from_json(const std::string& text) {
   }
 }
 
+std::optional<NcclVariant> parse_nccl(const std::string& text) {
+  for (const auto& [variant, name] : kNcclNames) {
+    if (text == name) return variant;
+  }
+  return std::nullopt;
+}
+
 std::string suite_name(const BenchCase& bench_case) {
-  return bench_case.gloo ? "gloo" : std::string(to_string(bench_case.suite));
+  if (bench_case.gloo) return "gloo";
+  for (const auto& [variant, name] : kNcclNames) {
+    if (bench_case.nccl == variant) return name;
+  }
+  std::string out(to_string(bench_case.suite));
+  return bench_case.columns == 0 ? out : fmt::format("{}:{}", out, bench_case.columns);
 }
 
 std::string algorithm_name(const BenchSpec& spec, const BenchCase& bench_case, std::uint64_t size_bytes) {
-  if (bench_case.gloo) return "-";
+  if (!bench_case.sealring()) return "-";
   const Algorithm algorithm =
       bench_case.algorithm.value_or(default_algorithm(spec.op, spec.ranks, size_bytes));
   return std::string(to_string(algorithm));

@@ -18,7 +18,8 @@ constexpr std::array kColumns{
     BenchColumn{"type", 6, "element type"},
     BenchColumn{"redop", 8, "reduction; - where nothing is reduced"},
     BenchColumn{"suite", 18,
-                "cipher suite; plain is our own schedule without crypto, gloo is PyTorch's Gloo"},
+                "cipher suite (a number behind it: thread blocks at most); plain is our own schedule without crypto, "
+                "gloo is PyTorch's Gloo, nccl is NCCL"},
     BenchColumn{"algorithm", 10, "schedule that ran"},
     BenchColumn{"place", 5, "out: separate input and output; in: one buffer"},
     BenchColumn{"time(us)", 11, "of one operation: median over samples of the slowest rank's time"},
@@ -32,6 +33,7 @@ constexpr std::array kColumns{
     BenchColumn{"#wrong", 7,
                 "elements, over all ranks, that differ from the exact result; - when not checked"},
     BenchColumn{"x plain", 8, "time over the plain case's, median over samples; 1.00 is no cost"},
+    BenchColumn{"x nccl", 8, "time over that of the fastest NCCL case (GPUs only)"},
     BenchColumn{"seals", 6,
                 "records sealed in one operation, on the busiest rank (a record: one move, any segments; "
                 "with plain it is moved unsealed)"},
@@ -45,7 +47,21 @@ constexpr std::array kColumns{
     BenchColumn{"cpu(us)", 10, "CPU time of the process in one operation, all threads, mean over ranks"},
 };
 
+/// What a GPU's operations have no number for is left out there, and the reverse.
+bool shown(const BenchSpec& spec, const BenchColumn& column) {
+  const std::string_view name = column.name;
+  if (name == "x nccl") return spec.cuda;
+  return !spec.cuda || (name != "seal(us)" && name != "open(us)" && name != "wire(us)");
+}
+
 bool reduces(Op op) { return op == Op::all_reduce || op == Op::reduce || op == Op::reduce_scatter; }
+
+std::string place_text(const BenchSpec& spec) {
+  if (!spec.cuda) return spec.loopback ? "as threads over loopback" : "over tcp";
+  const std::string timed = spec.graph ? "replayed graphs" : "back to back";
+  if (spec.ranks_per_gpu == 0) return "on a GPU each, " + timed;
+  return fmt::format("as threads, {} a GPU, {}", spec.ranks_per_gpu, timed);
+}
 
 std::string short_bytes(double bytes) {
   if (bytes >= 1e6) return fmt::format("{:.1f}M", bytes / (1 << 20));
@@ -92,10 +108,13 @@ json to_json(const BenchSpec& spec, const BenchRow& row) {
            {"busbw_gb_s", row.busbw_gb_s},
            {"wrong", nullptr},
            {"ratio_to_plain", nullptr},
+           {"ratio_to_nccl", nullptr},
            {"origin", "measured"}};
   if (row.wrong) out["wrong"] = *row.wrong;
   if (row.ratio_to_plain) out["ratio_to_plain"] = *row.ratio_to_plain;
-  if (!bench_case.gloo) {
+  if (row.ratio_to_nccl) out["ratio_to_nccl"] = *row.ratio_to_nccl;
+  if (row.nccl_interval) out["ratio_to_nccl_95"] = {row.nccl_interval->low, row.nccl_interval->high};
+  if (bench_case.sealring()) {
     out["seals"] = row.seals;
     out["opens"] = row.opens;
     out["sealed_bytes"] = row.sealed_bytes;
@@ -118,17 +137,17 @@ std::string bench_head(const BenchSpec& spec, const Machine& machine,
                        const std::vector<SealringEngine*>& engines) {
   std::string out = fmt::format(
       "# {} {} ranks {}, {} samples after {} to warm up, seed {}, {} segments, {}\n",
-      spec.op == Op::send ? "sendrecv" : to_string(spec.op), spec.ranks,
-      spec.loopback ? "as threads over loopback" : "over tcp", spec.iterations, spec.warmup, spec.seed,
+      spec.op == Op::send ? "sendrecv" : to_string(spec.op), spec.ranks, place_text(spec), spec.iterations, spec.warmup, spec.seed,
       format_bytes(spec.segment_bytes), spec.pin ? "ranks pinned" : "ranks not pinned");
   out += fmt::format("# {}; {}\n", describe(machine), machine.openssl);
   for (const SealringEngine* engine : engines) {
     if (engine == nullptr) continue;
     out += fmt::format("# {}: identity {}, {}\n", to_string(engine->session->config().suite),
-                       engine->session->identity(), engine->session->transport());
+                       engine->session->identity(),
+                       spec.cuda ? engine->communicator->describe() : engine->session->transport());
   }
   const bool plain = std::any_of(spec.cases.begin(), spec.cases.end(), [](const BenchCase& each) {
-    return !each.gloo && suite_is_study(each.suite);
+    return each.sealring() && suite_is_study(each.suite);
   });
   if (plain)
     out +=
@@ -137,14 +156,16 @@ std::string bench_head(const BenchSpec& spec, const Machine& machine,
   if (machine.load_before > 0.5)
     out += fmt::format("# load {:.1f} before the start: expect noise\n", machine.load_before);
   out += "#";
-  for (const BenchColumn& column : kColumns) out += fmt::format("{:>{}}", column.name, column.width + 1);
+  for (const BenchColumn& column : kColumns) {
+    if (shown(spec, column)) out += fmt::format("{:>{}}", column.name, column.width + 1);
+  }
   return out + "\n";
 }
 
 std::string bench_line(const BenchSpec& spec, const BenchRow& row) {
   const BenchCase& bench_case = spec.cases[row.case_index];
   const auto number = [&](double value, int digits) { return fmt::format("{:.{}f}", value, digits); };
-  const auto crypto = [&](const std::string& text) { return bench_case.gloo ? std::string("-") : text; };
+  const auto crypto = [&](const std::string& text) { return bench_case.sealring() ? text : std::string("-"); };
   const std::array<std::string, kColumns.size()> cells{
       format_bytes(row.size.size_bytes),
       fmt::format("{}", row.size.count),
@@ -159,6 +180,7 @@ std::string bench_line(const BenchSpec& spec, const BenchRow& row) {
       number(row.busbw_gb_s, 3),
       row.wrong ? fmt::format("{}", *row.wrong) : "-",
       row.ratio_to_plain ? number(*row.ratio_to_plain, 2) : "-",
+      row.ratio_to_nccl ? number(*row.ratio_to_nccl, 3) : "-",
       crypto(count_text(row.seals)),
       crypto(count_text(row.opens)),
       crypto(short_bytes(row.sealed_bytes)),
@@ -168,8 +190,9 @@ std::string bench_line(const BenchSpec& spec, const BenchRow& row) {
       crypto(number(row.wire_us, 1)),
       number(row.cpu_us, 1)};
   std::string out = " ";
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    out += fmt::format("{:>{}}", cells[i], kColumns[i].width + 1);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (shown(spec, kColumns[i])) out += fmt::format("{:>{}}", cells[i], kColumns[i].width + 1);
+  }
   return out + "\n";
 }
 

@@ -54,7 +54,7 @@ class TargetsRun {
       engines_.push_back(std::move(engine));
       return {};
     }
-    SR_TRY(auto engine, SealringEngine::make(spec_, bench_case, next_session_++, place_, key_));
+    SR_TRY(auto engine, SealringEngine::make(spec_, bench_case, next_session_++, place_, key_, nullptr));
     if (engines_.empty()) meeting_ = engine.get();
     engines_.push_back(std::move(engine));
     return {};
