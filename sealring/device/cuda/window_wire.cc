@@ -19,7 +19,8 @@ Result<std::unique_ptr<WindowWire>> WindowWire::make(const DeviceGroupConfig& co
   const auto ranks = static_cast<std::uint32_t>(config.members.size());
   out->state_ = state;
   out->shape_ = WireShape::of(ranks, slot_bytes_of(ranks));
-  SR_TRY(out->window_, Window::make(config.device, out->shape_.bytes(), config.wire));
+  SR_TRY(out->window_, Window::make(config.device, out->shape_.bytes(), config.wire, config.rank,
+                                    static_cast<std::uint16_t>(ranks)));
   out->peers_.resize(ranks);
   SR_TRY(write_field(&state->shape, out->shape_));
   SR_TRY(write_field(&state->windows[config.rank], out->window_->data()));
