@@ -56,6 +56,7 @@ void DeviceQueue::push(QueuedOps one) noexcept {
   {
     const std::lock_guard lock(mutex_);
     ops_.splice(ops_.end(), one);
+    if (ops_.size() == 1) announce(ops_.front());  // at once: a peer may fail by it before the thread looks
   }
   changed_.notify_all();
 }
@@ -112,6 +113,7 @@ QueuedOps DeviceQueue::look() {
   const std::lock_guard round(round_);
   const auto now = Clock::now();
   if (core_->verdict.dead()) return left_over(now);
+  (void)front(now);  // told before its end: a diagnosis needs what this rank had called
   std::vector<std::shared_ptr<WatchedGroup>> groups;
   {
     const std::lock_guard lock(mutex_);
@@ -150,23 +152,26 @@ QueuedOps DeviceQueue::ended() {
   return done;
 }
 
+QueuedOp* DeviceQueue::front(Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  if (ops_.empty()) return nullptr;
+  QueuedOp& front = ops_.front();
+  if (!front.front_since) front.front_since = now;
+  announce(front);
+  return &front;  // only this thread takes it out
+}
+
 void DeviceQueue::watch_front(Clock::time_point now) {
-  QueuedOp* front = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!ops_.empty()) front = &ops_.front();  // only this thread takes it out
-  }
-  if (front == nullptr) return;
-  if (!front->front_since) front->front_since = now;
-  announce(*front);
-  const auto waited = now - *front->front_since;
-  if (waited < front->timeout + kGrace) return;
+  const QueuedOp* const op = front(now);
+  if (op == nullptr) return;
+  const auto waited = now - *op->front_since;
+  if (waited < op->timeout + kGrace) return;
   Error error;
   error.code = Code::timeout;
   error.stage = "device.op";
   error.what =
       fmt::format("the device made no progress for {:.1f} s", std::chrono::duration<double>(waited).count());
-  die(std::move(error), front->group.get());
+  die(std::move(error), op->group.get());
 }
 
 void DeviceQueue::announce(QueuedOp& op) {
@@ -182,8 +187,13 @@ QueuedOps DeviceQueue::left_over(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   for (auto op = ops_.begin(); op != ops_.end();) {
     const auto next = std::next(op);
-    const auto progress = op->serial == 0 ? DeviceProgress{} : op->group->device.progress();
+    WatchedGroup& group = *op->group;
+    const auto progress = op->serial == 0 ? DeviceProgress{} : group.device.progress();
     const bool over = !progress || progress->finished >= op->serial;
+    // What has ended under a clean verdict is exact, whatever ended the session.
+    if (over && progress && op->serial > group.finished && group.device.verdict()) {
+      group.finished = std::max(group.finished, progress->finished);
+    }
     if (over || now > std::max(*death_seen_, op->pushed) + SessionCore::kTeardownMax) {
       done.splice(done.end(), ops_, op);
     }
@@ -195,7 +205,6 @@ QueuedOps DeviceQueue::left_over(Clock::time_point now) {
 
 void DeviceQueue::complete(QueuedOps done) {
   for (QueuedOp& op : done) {
-    // What had ended well before the death stays so.
     const bool good = op.serial != 0 && op.serial <= op.group->finished;
     if (good) announce(op);
     if (op.announced) core_->control->op_finished(op.context.group_id, op.context.seq, good);

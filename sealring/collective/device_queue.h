@@ -82,10 +82,13 @@ class DeviceQueue {
   QueuedOps look();
   QueuedOps ended();
   Result<void> ask(WatchedGroup& group, Clock::time_point now);
+  /// The op that the device is at, announced; null when there is none.
+  QueuedOp* front(Clock::time_point now);
   void watch_front(Clock::time_point now);
   /// After the death: takes out what the device has left, or was given time to leave.
   QueuedOps left_over(Clock::time_point now);
   void complete(QueuedOps done);
+  /// Under mutex_, or where the op is in no other's hands.
   void announce(QueuedOp& op);
   bool idle_watch() const;
   /// `error` as this session's: what it was at; LAUNCH_ORDER where that is why nothing moved.
