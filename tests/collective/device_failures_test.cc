@@ -94,13 +94,14 @@ TEST(DeviceFailures, APeerThatNeverComesIsATimeoutThatNamesTheOp) {
   job.job.each([&](Rank rank) { expect_refused(job, rank); });
 }
 
-TEST(DeviceFailures, ADeviceThatDoesNotMoveIsATimeoutToo) {
-  DeviceJob job(options(2, std::chrono::milliseconds(300 * slow_factor())));
+TEST(DeviceFailures, ADeviceThatDoesNotMoveIsATimeoutOfTheCommunicatorsOwn) {
+  DeviceJob job(options(2));
   job.add_group();
   job.faults(0).stalled = job.faults(1).stalled = true;
   const auto begin = Clock::now();
   std::vector<Floats> data(2, Floats(1000));
   job.job.each([&](Rank rank) {
+    job.comm(rank).set_timeout(std::chrono::milliseconds(300 * slow_factor()));
     const auto result = run(job.comm(rank).all_reduce(data[rank].tensor(), data[rank].tensor(), {}));
     ASSERT_FALSE(result);
     EXPECT_THAT(result.error().message(), HasSubstr("SR-E601"));
