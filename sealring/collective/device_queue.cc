@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sealring/base/boundary.h"
 #include "sealring/base/bytes.h"
 
 namespace sealring {
@@ -100,7 +101,12 @@ void DeviceQueue::run() {
     }
     woken_ = false;
     lock.unlock();
-    QueuedOps done = look();
+    QueuedOps done;
+    auto looked = without_exceptions("device.queue", [&]() -> Result<void> {
+      look(done);
+      return {};
+    });
+    if (!looked) core_->die(std::move(looked).error());
     pause = done.empty() ? std::min(pause * 2, kPauseMax) : kPauseMin;
     if (!done.empty()) complete(std::move(done));
     lock.lock();
@@ -109,10 +115,10 @@ void DeviceQueue::run() {
   }
 }
 
-QueuedOps DeviceQueue::look() {
+void DeviceQueue::look(QueuedOps& done) {
   const std::lock_guard round(round_);
   const auto now = Clock::now();
-  if (core_->verdict.dead()) return left_over(now);
+  if (core_->verdict.dead()) return left_over(now, done);
   (void)front(now);  // told before its end: a diagnosis needs what this rank had called
   std::vector<std::shared_ptr<WatchedGroup>> groups;
   {
@@ -120,14 +126,10 @@ QueuedOps DeviceQueue::look() {
     groups = groups_;
   }
   for (const auto& group : groups) {
-    if (auto asked = ask(*group, now); !asked) {
-      die(std::move(asked).error(), group.get());
-      return {};
-    }
+    if (auto asked = ask(*group, now); !asked) return die(std::move(asked).error(), *group);
   }
-  QueuedOps done = ended();
+  ended(done);
   watch_front(now);
-  return done;
 }
 
 /// A verdict that was asked for after an op had ended vouches for that op.
@@ -140,8 +142,7 @@ Result<void> DeviceQueue::ask(WatchedGroup& group, Clock::time_point now) {
   return {};
 }
 
-QueuedOps DeviceQueue::ended() {
-  QueuedOps done;
+void DeviceQueue::ended(QueuedOps& done) {
   const std::lock_guard lock(mutex_);
   for (auto op = ops_.begin(); op != ops_.end();) {
     const auto next = std::next(op);
@@ -149,7 +150,6 @@ QueuedOps DeviceQueue::ended() {
     op = next;
   }
   completing_ = !done.empty();
-  return done;
 }
 
 QueuedOp* DeviceQueue::front(Clock::time_point now) {
@@ -171,7 +171,7 @@ void DeviceQueue::watch_front(Clock::time_point now) {
   error.stage = "device.op";
   error.what =
       fmt::format("the device made no progress for {:.1f} s", std::chrono::duration<double>(waited).count());
-  die(std::move(error), op->group.get());
+  die(std::move(error), *op->group);
 }
 
 void DeviceQueue::announce(QueuedOp& op) {
@@ -181,9 +181,8 @@ void DeviceQueue::announce(QueuedOp& op) {
   core_->control->op_started(op.context, op.group->members);
 }
 
-QueuedOps DeviceQueue::left_over(Clock::time_point now) {
+void DeviceQueue::left_over(Clock::time_point now, QueuedOps& done) {
   if (!death_seen_) death_seen_ = now;
-  QueuedOps done;
   const std::lock_guard lock(mutex_);
   for (auto op = ops_.begin(); op != ops_.end();) {
     const auto next = std::next(op);
@@ -200,7 +199,6 @@ QueuedOps DeviceQueue::left_over(Clock::time_point now) {
     op = next;
   }
   completing_ = !done.empty();
-  return done;
 }
 
 void DeviceQueue::complete(QueuedOps done) {
@@ -213,20 +211,23 @@ void DeviceQueue::complete(QueuedOps done) {
   }
 }
 
-void DeviceQueue::die(Error error, const WatchedGroup* group) {
+void DeviceQueue::die(Error error, const WatchedGroup& group) {
   const QueuedOp* at = nullptr;
   {
     const std::lock_guard lock(mutex_);
     for (const QueuedOp& op : ops_) {
-      if (op.group.get() != group) continue;
+      if (op.group.get() != &group) continue;
       at = &op;
       break;
     }
   }
   if (error.stage.empty()) error.stage = "device.op";
-  const std::string where = at == nullptr ? fmt::format("a replayed operation of {}", name_of(group->id))
-                                          : fmt::format("operation {} ({}) of {}", at->context.seq,
-                                                        at->context.describe(), name_of(group->id));
+  std::string where = name_of(group.id);
+  if (at != nullptr) {
+    where = fmt::format("operation {} ({}) of {}", at->context.seq, at->context.describe(), where);
+  } else if (group.captured) {
+    where = "a replayed operation of " + where;
+  }
   error.what = error.what.empty() ? where : fmt::format("{}: {}", where, error.what);
   if (error.code == Code::timeout && at != nullptr) {
     if (const std::string other = crossed(*at); !other.empty()) {

@@ -79,20 +79,20 @@ class DeviceQueue {
  private:
   void run();
   /// Takes out what has ended; on an error ends the session.
-  QueuedOps look();
-  QueuedOps ended();
+  void look(QueuedOps& done);
+  void ended(QueuedOps& done);
   Result<void> ask(WatchedGroup& group, Clock::time_point now);
   /// The op that the device is at, announced; null when there is none.
   QueuedOp* front(Clock::time_point now);
   void watch_front(Clock::time_point now);
   /// After the death: takes out what the device has left, or was given time to leave.
-  QueuedOps left_over(Clock::time_point now);
+  void left_over(Clock::time_point now, QueuedOps& done);
   void complete(QueuedOps done);
   /// Under mutex_, or where the op is in no other's hands.
   void announce(QueuedOp& op);
   bool idle_watch() const;
   /// `error` as this session's: what it was at; LAUNCH_ORDER where that is why nothing moved.
-  void die(Error error, const WatchedGroup* group);
+  void die(Error error, const WatchedGroup& group);
   std::string crossed(const QueuedOp& op) const;
 
   const std::shared_ptr<SessionCore> core_;

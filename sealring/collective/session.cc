@@ -131,10 +131,10 @@ class SessionImpl final : public Session {
                   fmt::format("suite {} does not exist on a device", to_string(core_->config.suite)));
     }
     return without_exceptions("session.split", [&]() -> Result<std::shared_ptr<Communicator>> {
-      SR_TRY(auto parts, set_up_device_group(*core_, members, place, store, prefix,
-                                             Deadline::in(core_->config.connect_timeout)));
       auto& queue = device_queues_[place.device];
       if (queue == nullptr) queue = std::make_shared<DeviceQueue>(core_);
+      SR_TRY(auto parts, set_up_device_group(*core_, members, place, store, prefix,
+                                             Deadline::in(core_->config.connect_timeout)));
       auto group = std::make_shared<DeviceCommunicator>(core_, queue, std::move(parts));
       groups_.push_back(group);
       log(LogLevel::info, "group on a device", {{"is", group->describe()}});
