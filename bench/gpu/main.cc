@@ -1,6 +1,6 @@
 // What the CUDA kernels reach: payload over time by CUDA events, tags, per-segment keys and AAD included.
 //
-//   gpu_bench [--out DIR] [--quick] [--suite NAME] [--commit ID]
+//   gpu_bench [--out DIR] [--quick] [--suite NAME] [--part NAME] [--commit ID]
 //
 // A row is one kernel of the list at one segment size: a line on standard error while it runs, and all its
 // samples in DIR/gpu-bench.json, beside the bytes that must cross memory and the operations that must be done
@@ -364,7 +364,7 @@ void fused(Bench& bench, bool quick) {
   if (!only_suite.empty() && only_suite != to_string(Suite::chacha20_poly1305)) return;
   bench.fused(256u << 20, 132);
   if (quick) return;
-  for (const unsigned columns : {16u, 32u, 48u, 66u, 99u}) bench.fused(256u << 20, columns);
+  for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 198u}) bench.fused(256u << 20, columns);
   bench.fused(25u << 20, 132);
   bench.fused(1u << 20, 132);
   bench.fused(64u << 10, 32);
@@ -384,7 +384,7 @@ void small(Bench& bench) {
 }  // namespace sealring::cuda
 
 int main(int argc, char** argv) {
-  std::string out = ".", commit;
+  std::string out = ".", commit, part;
   bool quick = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--quick") == 0) {
@@ -393,10 +393,14 @@ int main(int argc, char** argv) {
       out = argv[++i];
     } else if (std::strcmp(argv[i], "--suite") == 0 && i + 1 < argc) {
       sealring::cuda::only_suite = argv[++i];
+    } else if (std::strcmp(argv[i], "--part") == 0 && i + 1 < argc) {
+      part = argv[++i];
     } else if (std::strcmp(argv[i], "--commit") == 0 && i + 1 < argc) {
       commit = argv[++i];
     } else {
-      std::fprintf(stderr, "usage: gpu_bench [--out DIR] [--quick] [--suite NAME] [--commit ID]\n");
+      std::fprintf(stderr,
+                   "usage: gpu_bench [--out DIR] [--quick] [--suite NAME] [--part large|small|further|fused] "
+                   "[--commit ID]\n");
       return 2;
     }
   }
@@ -408,11 +412,12 @@ int main(int argc, char** argv) {
                                sealring::bench::json_of(machine, bench.copy_gbps(), bench.rows()));
     return machine;
   };
-  sealring::cuda::large(bench, quick);
-  sealring::cuda::small(bench);
-  if (!quick) sealring::cuda::further(bench);
+  const auto wanted = [&](const char* name) { return part.empty() || part == name; };
+  if (wanted("large")) sealring::cuda::large(bench, quick);
+  if (wanted("small")) sealring::cuda::small(bench);
+  if (wanted("further") && !quick) sealring::cuda::further(bench);
   (void)write();  // kept, should two ranks on one device not end well
-  sealring::cuda::fused(bench, quick);
+  if (wanted("fused")) sealring::cuda::fused(bench, quick);
   sealring::cuda::print_table(bench.rows(), write(), bench.copy_gbps());
   sealring::cuda::print_fused(bench.rows());
   return 0;

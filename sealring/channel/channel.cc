@@ -201,13 +201,15 @@ Channel::Channel(ChannelConfig config, GroupKeys& keys, BulkCipher& cipher, Tran
   };
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const Rank peer = members_[i];
-    senders_[i] = line(keys.take_sender_chain(peer));
+    if (config_.collectives) senders_[i] = line(keys.take_sender_chain(peer));
     if (peer == me) {
       rank_ = static_cast<Rank>(i);
       continue;
     }
-    peers_[i].pair_out = line(keys.take_chain(Kind::pair, me, peer));
-    peers_[i].pair_in = line(keys.take_chain(Kind::pair, peer, me));
+    if (config_.collectives) {
+      peers_[i].pair_out = line(keys.take_chain(Kind::pair, me, peer));
+      peers_[i].pair_in = line(keys.take_chain(Kind::pair, peer, me));
+    }
     peers_[i].p2p_out = line(keys.take_chain(Kind::p2p, me, peer));
     peers_[i].p2p_in = line(keys.take_chain(Kind::p2p, peer, me));
   }
@@ -238,6 +240,7 @@ StreamId Channel::stream(Rank peer, Kind kind) const {
 }
 
 Result<void> Channel::begin(const OpInfo& op, const OpTotals& totals) {
+  SR_CHECK(config_.collectives, "a collective on a point-to-point channel");
   if (verdict_.dead()) return fail(*verdict_.error());
   op_ = op;
   const auto note_epoch = [this](const KeyLine& line) {
@@ -326,25 +329,33 @@ Result<void> Channel::copy(DType dtype, const std::byte* from, std::byte* to, st
   return {};
 }
 
-Result<void> Channel::send(const OpInfo& op, const OutgoingMove& move, Deadline deadline) {
+Result<void> Channel::messages(const OpInfo& op, std::span<const OutgoingMove> out,
+                               std::span<const IncomingMove> in, Deadline deadline) {
   if (verdict_.dead()) return fail(*verdict_.error());
-  KeyLine& line = *peers_[move.peers[0]].p2p_out;
-  const std::uint64_t bytes = move.elements * dtype_bytes(op.dtype);
-  SR_TRY(SealPermit permit, line.take(RecordLayout::of(bytes, config_.segment_bytes).segments(), bytes));
   MoveBuilder builder(*this, op, {}, deadline);
-  builder.add(move, Kind::p2p, line, std::move(permit));
+  const auto bytes_of = [&op](const auto& move) { return move.elements * dtype_bytes(op.dtype); };
+  const auto segments_of = [this](std::uint64_t bytes) -> std::uint64_t {
+    return RecordLayout::of(bytes, config_.segment_bytes).segments();
+  };
+  for (const OutgoingMove& move : out) {
+    KeyLine& line = *peers_[move.peers[0]].p2p_out;
+    SR_TRY(SealPermit permit, line.take(segments_of(bytes_of(move)), bytes_of(move)));
+    builder.add(move, Kind::p2p, line, std::move(permit));
+  }
+  for (const IncomingMove& move : in) {
+    KeyLine& line = *peers_[move.peer].p2p_in;
+    SR_TRY(const std::uint64_t first, line.advance(segments_of(bytes_of(move)), bytes_of(move)));
+    builder.add(move, Kind::p2p, line, first);
+  }
   return builder.run();
 }
 
+Result<void> Channel::send(const OpInfo& op, const OutgoingMove& move, Deadline deadline) {
+  return messages(op, {&move, 1}, {}, deadline);
+}
+
 Result<void> Channel::recv(const OpInfo& op, const IncomingMove& move, Deadline deadline) {
-  if (verdict_.dead()) return fail(*verdict_.error());
-  KeyLine& line = *peers_[move.peer].p2p_in;
-  const std::uint64_t bytes = move.elements * dtype_bytes(op.dtype);
-  SR_TRY(const std::uint64_t first,
-         line.advance(RecordLayout::of(bytes, config_.segment_bytes).segments(), bytes));
-  MoveBuilder builder(*this, op, {}, deadline);
-  builder.add(move, Kind::p2p, line, first);
-  return builder.run();
+  return messages(op, {}, {&move, 1}, deadline);
 }
 
 Result<Rank> Channel::wait_any(std::span<const Rank> from, std::uint64_t payload_bytes, Deadline deadline) {
@@ -358,7 +369,9 @@ Result<Rank> Channel::wait_any(std::span<const Rank> from, std::uint64_t payload
 }
 
 void Channel::wipe_collective() noexcept {
-  for (auto& line : senders_) line->wipe();
+  for (auto& line : senders_) {
+    if (line) line->wipe();
+  }
   for (PeerLines& lines : peers_) {
     if (lines.pair_out) lines.pair_out->wipe();
     if (lines.pair_in) lines.pair_in->wipe();

@@ -38,6 +38,8 @@ struct ChannelConfig {
   KeyBudget budget;
   unsigned workers = 0;
   std::optional<ChannelEmulation> emulation;
+  /// False: point-to-point only; the pair and sender chains are left to another (channel/device_channel.h).
+  bool collectives = true;
 };
 
 /// Since the channel was made; relaxed atomics, read at any time.
@@ -53,7 +55,8 @@ struct ChannelCounters {
 /// and ends.
 class Channel final : public Exchange {
  public:
-  /// Takes the pair, p2p and sender chains of `keys`. The cipher, transport and verdict outlive it.
+  /// Takes the pair, p2p and sender chains of `keys` (the p2p ones alone without ChannelConfig::collectives).
+  /// The cipher, transport and verdict outlive it.
   Channel(ChannelConfig config, GroupKeys& keys, BulkCipher& cipher, Transport& transport, Verdict& verdict);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -74,6 +77,9 @@ class Channel final : public Exchange {
   /// One point-to-point message; `op.seq` counts per direction.
   Result<void> send(const OpInfo& op, const OutgoingMove& move, Deadline deadline);
   Result<void> recv(const OpInfo& op, const IncomingMove& move, Deadline deadline);
+  /// Many messages at the same time, at most one a peer and direction; `op.seq` is that of all of them.
+  Result<void> messages(const OpInfo& op, std::span<const OutgoingMove> out, std::span<const IncomingMove> in,
+                        Deadline deadline);
   /// The one of `from` (group ranks, not empty) whose next message of `payload_bytes` has wholly or, when
   /// longer, in its first segment arrived. Reads ahead: nobody else may be receiving from one of them.
   /// Errors: TIMEOUT, PEER_LOST, ABORTED.

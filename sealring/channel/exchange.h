@@ -83,7 +83,7 @@ class Exchange {
   /// Runs (on a device: enqueues) the moves of one step.
   virtual Result<void> exchange(std::span<const OutgoingMove> out, std::span<const IncomingMove> in,
                                 StepRules rules, Deadline deadline) = 0;
-  /// Private memory for partial sums, kept for later ops.
+  /// Private memory for partial sums of the op that has begun, kept for later ops.
   virtual Result<std::byte*> scratch(std::uint64_t bytes) = 0;
   /// to[i] = from[i] * scale, rounded to the type; the memory is the same or disjoint.
   virtual Result<void> copy(DType dtype, const std::byte* from, std::byte* to, std::uint64_t elements,

@@ -20,6 +20,7 @@
 #include "sealring/base/types.h"
 #include "sealring/collective/config.h"
 #include "sealring/device/bulk_cipher.h"
+#include "sealring/device/device_group.h"
 #include "sealring/session/identity.h"
 #include "sealring/transport/store.h"
 #include "sealring/transport/transport.h"
@@ -70,6 +71,10 @@ class Ticket {
 /// INVALID_ARGUMENT/UNSUPPORTED for what can be seen locally (nothing is sent then, and no memory touched).
 /// On a dead session an operation fails as one under way does: by its ticket, with the first error and a
 /// poisoned output.
+///
+/// `stream`: where tensors lie in device memory, the operation takes its place in the stream's order, and
+/// runs behind the communicator's operation before, whatever stream that was on. A CPU communicator has no
+/// streams: INVALID_ARGUMENT for a native one.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -78,29 +83,51 @@ class Communicator {
   virtual const std::vector<Rank>& global_ranks() const = 0;  ///< ascending
 
   /// out may equal in. elements equal.
-  virtual Result<Ticket> all_reduce(Tensor in, Tensor out, Reduction reduction) = 0;
+  virtual Result<Ticket> all_reduce(Tensor in, Tensor out, Reduction reduction, Stream stream = {}) = 0;
   /// in.elements == size() * out.elements; out may lie inside in at rank()*out.elements.
-  virtual Result<Ticket> reduce_scatter(Tensor in, Tensor out, Reduction reduction) = 0;
+  virtual Result<Ticket> reduce_scatter(Tensor in, Tensor out, Reduction reduction, Stream stream = {}) = 0;
   /// out.elements == size() * in.elements; in may lie inside out at rank()*in.elements.
-  virtual Result<Ticket> all_gather(Tensor in, Tensor out) = 0;
-  virtual Result<Ticket> broadcast(Tensor data, Rank root) = 0;
-  virtual Result<Ticket> reduce(Tensor in, Tensor out, Reduction reduction,
-                                Rank root) = 0;                          ///< out used at root only
-  virtual Result<Ticket> gather(Tensor in, Tensor out, Rank root) = 0;   ///< out used at root only
-  virtual Result<Ticket> scatter(Tensor in, Tensor out, Rank root) = 0;  ///< in used at root only
-  virtual Result<Ticket> all_to_all(Tensor in, Tensor out) = 0;          ///< size() equal pieces
-  virtual Result<Ticket> barrier() = 0;
+  virtual Result<Ticket> all_gather(Tensor in, Tensor out, Stream stream = {}) = 0;
+  virtual Result<Ticket> broadcast(Tensor data, Rank root, Stream stream = {}) = 0;
+  /// out used at root only
+  virtual Result<Ticket> reduce(Tensor in, Tensor out, Reduction reduction, Rank root,
+                                Stream stream = {}) = 0;
+  /// out used at root only
+  virtual Result<Ticket> gather(Tensor in, Tensor out, Rank root, Stream stream = {}) = 0;
+  /// in used at root only
+  virtual Result<Ticket> scatter(Tensor in, Tensor out, Rank root, Stream stream = {}) = 0;
+  /// size() equal pieces
+  virtual Result<Ticket> all_to_all(Tensor in, Tensor out, Stream stream = {}) = 0;
+  virtual Result<Ticket> barrier(Stream stream = {}) = 0;
   /// Matched by issue order per direction; an unequal tag, size or dtype is an error, never a reorder.
-  virtual Result<Ticket> send(Tensor data, Rank peer, std::uint32_t tag) = 0;
-  virtual Result<Ticket> recv(Tensor data, Rank peer, std::uint32_t tag) = 0;
+  virtual Result<Ticket> send(Tensor data, Rank peer, std::uint32_t tag, Stream stream = {}) = 0;
+  virtual Result<Ticket> recv(Tensor data, Rank peer, std::uint32_t tag, Stream stream = {}) = 0;
   /// From the first peer whose next message has begun to arrive; the source is in source() of the result when
-  /// done.
-  virtual Result<Ticket> recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source) = 0;
+  /// done. UNSUPPORTED for tensors in device memory.
+  virtual Result<Ticket> recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source,
+                                  Stream stream = {}) = 0;
 
   virtual Counters counters() const = 0;
   virtual std::string describe() const = 0;  ///< one line: ranks, suite, identity, transport, epoch, totals
   /// Bounds each operation from its issue on.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
+};
+
+/// Makes one rank's end of a group on a device: make_cuda_group, or a test's double.
+using DeviceGroupFactory = std::function<Result<std::unique_ptr<DeviceGroup>>(const DeviceGroupConfig& config,
+                                                                              DeviceGroupKeys keys)>;
+
+/// Where the tensors of a communicator lie and how ciphertext gets from one device to another. All but
+/// `device` and `factory` must be alike on all members (CONFIG).
+struct DevicePlace {
+  unsigned device = 0;
+  DeviceWireKind wire = DeviceWireKind::ipc;
+  unsigned columns = 0;      ///< as DeviceGroupConfig::columns
+  bool allow_staged = true;  ///< go on by DeviceWireKind::nccl where `wire` does not work for some member
+  DeviceGroupFactory factory = make_cuda_group;
+
+  /// The same under SEALRING_PATH: "staged" takes DeviceWireKind::nccl, "fused" never falls back to it.
+  DevicePlace under(const Environment& environment) const;
 };
 
 /// Whole life of a rank in a job: handshake, connections, control plane, all groups.
@@ -121,6 +148,14 @@ class Session {
   /// prefix is used for one split. Subgroups have fresh keys and streams of their own.
   virtual Result<std::shared_ptr<Communicator>> split(const std::vector<Rank>& members, Store& store,
                                                       const std::string& prefix) = 0;
+  /// The same for tensors in the memory of a device: a communicator whose operations are enqueued on streams.
+  ///
+  /// Before it returns, all members have agreed that sealed data gets through between their devices. Errors:
+  /// split's; GPU_ABSENT, GPU_UNSUPPORTED, CUDA, OUT_OF_MEMORY, UNSUPPORTED, TIMEOUT of whichever member had
+  /// them, with its rank; CONFIG when members differ in `place`.
+  virtual Result<std::shared_ptr<Communicator>> split_on_device(const std::vector<Rank>& members,
+                                                                DevicePlace place, Store& store,
+                                                                const std::string& prefix) = 0;
   /// Ends the session on every reachable rank with `error` as the reason. Idempotent.
   virtual void abort(Error error) noexcept = 0;
   /// Orderly end: waits for issued operations, tells the peers, closes. Also done by the destructor, with a

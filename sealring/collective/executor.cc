@@ -136,11 +136,11 @@ Result<void> Executor::run_step(const CollectiveCall& call, const Plan& plan, st
 
 Result<void> Executor::run(const CollectiveCall& call, Deadline deadline) {
   const Plan& plan = plan_for(call);
+  const OpInfo op{call.seq, call.op, call.redop, call.dtype, call.algorithm, call.root, call.elements, 0};
+  SR_TRY(exchange_.begin(op, plan.totals));
   const std::uint64_t scratch_bytes = plan.schedule.scratch_elements * dtype_bytes(call.dtype);
   SR_TRY(std::byte* const scratch, exchange_.scratch(scratch_bytes));
   const Memory memory{call.in, call.out, scratch, dtype_bytes(call.dtype)};
-  const OpInfo op{call.seq, call.op, call.redop, call.dtype, call.algorithm, call.root, call.elements, 0};
-  SR_TRY(exchange_.begin(op, plan.totals));
   for (const Copy& copy : plan.schedule.before) SR_TRY(run_copy(call, copy, memory));
   for (std::size_t step = 0; step < plan.schedule.steps.size(); ++step) {
     SR_TRY(run_step(call, plan, step, memory, deadline));

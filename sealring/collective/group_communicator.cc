@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <utility>
 
 #include "sealring/base/boundary.h"
@@ -11,51 +10,21 @@
 namespace sealring {
 namespace {
 
-std::span<std::byte> memory_of(const Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.data), tensor.elements * dtype_bytes(tensor.dtype)};
-}
-
-bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
-  const std::less<const std::byte*> before;  // a total order, also of pointers into different objects
-  return before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
-}
-
-tl::unexpected<Error> bad_argument(std::string what) {
-  return fail(Code::invalid_argument, "communicator.call", std::move(what));
-}
-
-Result<void> check_types(const Tensor& in, const Tensor& out) {
-  if (in.dtype == out.dtype) return {};
-  return bad_argument(fmt::format("input is {} but output is {}", to_string(in.dtype), to_string(out.dtype)));
-}
-
-Result<void> check_reduction(DType dtype, RedOp op) {
-  if (op != RedOp::none && reduction_supported(dtype, op)) return {};
-  return fail(Code::unsupported, "communicator.call",
-              fmt::format("reduction {} does not exist for {}", to_string(op), to_string(dtype)));
-}
-
-/// Element counts whose byte size would overflow, and pointers that are missing.
-Result<void> check_tensor(const Tensor& tensor, const char* name) {
-  if (tensor.elements > 0 && tensor.data == nullptr)
-    return bad_argument(fmt::format("{} is a null pointer", name));
-  if (tensor.elements > (1ull << 60)) return bad_argument(fmt::format("{} has too many elements", name));
-  return {};
-}
-
-Result<void> check_ratio(const Tensor& large, const Tensor& small, std::uint16_t size, const char* what) {
-  if (large.elements == small.elements * size) return {};
-  return bad_argument(
-      fmt::format("{}: {} elements must be {} x {}", what, large.elements, size, small.elements));
+/// A CPU has no streams: work is done when the ticket is.
+Result<void> check_no_stream(Stream stream) {
+  if (stream.native == nullptr) return {};
+  return fail(Code::invalid_argument, "communicator.call",
+              "a stream was given to a communicator of tensors in host memory",
+              "leave the stream out, or use a communicator on a device");
 }
 
 }  // namespace
 
 GroupCommunicator::GroupCommunicator(std::shared_ptr<SessionCore> core, std::unique_ptr<GroupKeys> own_keys,
                                      GroupKeys& keys)
-    : core_(std::move(core)),
+    : CheckedCommunicator(keys.members(), keys.me()),
+      core_(std::move(core)),
       own_keys_(std::move(own_keys)),
-      members_(keys.members()),
       group_id_(keys.group_id()),
       channel_(std::make_unique<Channel>(
           [this] {
@@ -72,7 +41,7 @@ GroupCommunicator::GroupCommunicator(std::shared_ptr<SessionCore> core, std::uni
           keys, *core_->cipher, *core_->transport, core_->verdict)),
       executor_(*channel_, core_->config.sender_keys),
       timeout_ns_(core_->config.timeout / std::chrono::nanoseconds(1)),
-      inbound_(members_.size()),
+      inbound_(size()),
       collectives_("sr-collective"),
       death_hook_(core_->add_death_hook([this] { wipe_keys(); })) {}
 
@@ -118,23 +87,14 @@ GroupCommunicator::~GroupCommunicator() {
   core_->transport->close_group(label);
 }
 
-Result<void> GroupCommunicator::check_root(Rank root) const {
-  if (root < size()) return {};
-  return bad_argument(fmt::format("root {} is not in a group of {}", root, size()));
-}
-
-Result<void> GroupCommunicator::check_peer(Rank peer) const {
-  if (peer < size() && peer != rank()) return {};
-  return bad_argument(fmt::format("peer {} is not another rank of a group of {}", peer, size()));
-}
-
 Algorithm GroupCommunicator::algorithm_for(Op op, std::uint64_t bytes) const {
   const auto& wanted = core_->config.algorithm;
   if (wanted && algorithm_supported(op, *wanted)) return *wanted;
   return default_algorithm(op, size(), bytes);
 }
 
-Result<Ticket> GroupCommunicator::issue(CollectiveCall call, std::span<std::byte> output) {
+Result<Ticket> GroupCommunicator::issue(CollectiveCall call, std::span<std::byte> output, Stream stream) {
+  SR_TRY(check_no_stream(stream));
   SR_TRY(core_->check_process());
   return without_exceptions("communicator.call", [&]() -> Result<Ticket> {
     auto ticket = std::make_shared<TicketState>();
@@ -158,7 +118,7 @@ void GroupCommunicator::run_collective(const CollectiveCall& call, std::span<std
   context.algorithm = call.algorithm;
   context.root = call.root;
   context.elements = call.elements;
-  if (size() > 1 && !core_->verdict.dead()) core_->control->op_started(context, members_);
+  if (size() > 1 && !core_->verdict.dead()) core_->control->op_started(context, global_ranks());
   auto result = without_exceptions("communicator.run", [&] { return executor_.run(call, deadline); });
   if (size() > 1) core_->control->op_finished(group_id_, call.seq, result.has_value());
   finish(std::move(result), call.dtype, output, ticket);
@@ -176,159 +136,14 @@ void GroupCommunicator::finish(Result<void> result, DType dtype, std::span<std::
   ticket->complete(std::move(result));
 }
 
-Result<Ticket> GroupCommunicator::all_reduce(Tensor in, Tensor out, Reduction reduction) {
-  SR_TRY(check_tensor(in, "input"));
-  SR_TRY(check_tensor(out, "output"));
-  SR_TRY(check_types(in, out));
-  SR_TRY(check_ratio(in, out, 1, "all_reduce"));
-  SR_TRY(check_reduction(in.dtype, reduction.op));
-  CollectiveCall call;
-  call.op = Op::all_reduce;
-  call.algorithm = algorithm_for(call.op, memory_of(in).size());
-  call.redop = reduction.op;
-  call.dtype = in.dtype;
-  call.elements = in.elements;
-  call.factor = reduction.factor;
-  call.in = static_cast<const std::byte*>(in.data);
-  call.out = static_cast<std::byte*>(out.data);
-  return issue(call, memory_of(out));
-}
-
-Result<Ticket> GroupCommunicator::reduce_scatter(Tensor in, Tensor out, Reduction reduction) {
-  SR_TRY(check_tensor(in, "input"));
-  SR_TRY(check_tensor(out, "output"));
-  SR_TRY(check_types(in, out));
-  SR_TRY(check_ratio(in, out, size(), "reduce_scatter"));
-  SR_TRY(check_reduction(in.dtype, reduction.op));
-  CollectiveCall call;
-  call.op = Op::reduce_scatter;
-  call.algorithm = algorithm_for(call.op, memory_of(in).size());
-  call.redop = reduction.op;
-  call.dtype = in.dtype;
-  call.elements = out.elements;
-  call.factor = reduction.factor;
-  call.in = static_cast<const std::byte*>(in.data);
-  call.out = static_cast<std::byte*>(out.data);
-  return issue(call, memory_of(out));
-}
-
-Result<Ticket> GroupCommunicator::all_gather(Tensor in, Tensor out) {
-  SR_TRY(check_tensor(in, "input"));
-  SR_TRY(check_tensor(out, "output"));
-  SR_TRY(check_types(in, out));
-  SR_TRY(check_ratio(out, in, size(), "all_gather"));
-  CollectiveCall call;
-  call.op = Op::all_gather;
-  call.algorithm = algorithm_for(call.op, memory_of(out).size());
-  call.dtype = in.dtype;
-  call.elements = in.elements;
-  call.in = static_cast<const std::byte*>(in.data);
-  call.out = static_cast<std::byte*>(out.data);
-  return issue(call, memory_of(out));
-}
-
-Result<Ticket> GroupCommunicator::broadcast(Tensor data, Rank root) {
-  SR_TRY(check_tensor(data, "tensor"));
-  SR_TRY(check_root(root));
-  CollectiveCall call;
-  call.op = Op::broadcast;
-  call.dtype = data.dtype;
-  call.root = root;
-  call.elements = data.elements;
-  call.in = static_cast<const std::byte*>(data.data);
-  call.out = static_cast<std::byte*>(data.data);
-  return issue(call, root == rank() ? std::span<std::byte>() : memory_of(data));
-}
-
-Result<Ticket> GroupCommunicator::reduce(Tensor in, Tensor out, Reduction reduction, Rank root) {
-  SR_TRY(check_tensor(in, "input"));
-  SR_TRY(check_root(root));
-  SR_TRY(check_reduction(in.dtype, reduction.op));
-  CollectiveCall call;
-  call.op = Op::reduce;
-  call.redop = reduction.op;
-  call.dtype = in.dtype;
-  call.root = root;
-  call.elements = in.elements;
-  call.factor = reduction.factor;
-  call.in = static_cast<const std::byte*>(in.data);
-  if (root != rank()) return issue(call, {});
-  SR_TRY(check_tensor(out, "output"));
-  SR_TRY(check_types(in, out));
-  SR_TRY(check_ratio(in, out, 1, "reduce"));
-  call.out = static_cast<std::byte*>(out.data);
-  return issue(call, memory_of(out));
-}
-
-Result<Ticket> GroupCommunicator::gather(Tensor in, Tensor out, Rank root) {
-  SR_TRY(check_tensor(in, "input"));
-  SR_TRY(check_root(root));
-  CollectiveCall call;
-  call.op = Op::gather;
-  call.dtype = in.dtype;
-  call.root = root;
-  call.elements = in.elements;
-  call.in = static_cast<const std::byte*>(in.data);
-  if (root != rank()) return issue(call, {});
-  SR_TRY(check_tensor(out, "output"));
-  SR_TRY(check_types(in, out));
-  SR_TRY(check_ratio(out, in, size(), "gather"));
-  call.out = static_cast<std::byte*>(out.data);
-  return issue(call, memory_of(out));
-}
-
-Result<Ticket> GroupCommunicator::scatter(Tensor in, Tensor out, Rank root) {
-  SR_TRY(check_tensor(out, "output"));
-  SR_TRY(check_root(root));
-  CollectiveCall call;
-  call.op = Op::scatter;
-  call.dtype = out.dtype;
-  call.root = root;
-  call.elements = out.elements;
-  call.out = static_cast<std::byte*>(out.data);
-  if (root == rank()) {
-    SR_TRY(check_tensor(in, "input"));
-    SR_TRY(check_types(in, out));
-    SR_TRY(check_ratio(in, out, size(), "scatter"));
-    call.in = static_cast<const std::byte*>(in.data);
-  }
-  return issue(call, memory_of(out));
-}
-
-Result<Ticket> GroupCommunicator::all_to_all(Tensor in, Tensor out) {
-  SR_TRY(check_tensor(in, "input"));
-  SR_TRY(check_tensor(out, "output"));
-  SR_TRY(check_types(in, out));
-  SR_TRY(check_ratio(in, out, 1, "all_to_all"));
-  if (in.elements % size() != 0) {
-    return bad_argument(
-        fmt::format("all_to_all: {} elements cannot be cut into {} equal pieces", in.elements, size()));
-  }
-  if (overlap(memory_of(in), memory_of(out))) {
-    return bad_argument("all_to_all: input and output overlap; it cannot run in place");
-  }
-  CollectiveCall call;
-  call.op = Op::all_to_all;
-  call.dtype = in.dtype;
-  call.elements = in.elements / size();
-  call.in = static_cast<const std::byte*>(in.data);
-  call.out = static_cast<std::byte*>(out.data);
-  return issue(call, memory_of(out));
-}
-
-Result<Ticket> GroupCommunicator::barrier() {
-  CollectiveCall call;
-  call.op = Op::barrier;
-  return issue(call, {});
-}
-
 GroupCommunicator::Direction& GroupCommunicator::direction(Rank peer, bool outgoing) {
   auto& entry = directions_[{peer, outgoing}];
   if (!entry) entry = std::make_unique<Direction>(fmt::format("sr-{}-{}", outgoing ? "send" : "recv", peer));
   return *entry;
 }
 
-Result<Ticket> GroupCommunicator::send(Tensor data, Rank peer, std::uint32_t tag) {
+Result<Ticket> GroupCommunicator::send(Tensor data, Rank peer, std::uint32_t tag, Stream stream) {
+  SR_TRY(check_no_stream(stream));
   SR_TRY(core_->check_process());
   SR_TRY(check_tensor(data, "tensor"));
   SR_TRY(check_peer(peer));
@@ -363,7 +178,8 @@ Result<void> GroupCommunicator::receive(Tensor data, Rank peer, std::uint32_t ta
   return channel_->recv(op, move, deadline);
 }
 
-Result<Ticket> GroupCommunicator::recv(Tensor data, Rank peer, std::uint32_t tag) {
+Result<Ticket> GroupCommunicator::recv(Tensor data, Rank peer, std::uint32_t tag, Stream stream) {
+  SR_TRY(check_no_stream(stream));
   SR_TRY(core_->check_process());
   SR_TRY(check_tensor(data, "tensor"));
   SR_TRY(check_peer(peer));
@@ -409,10 +225,14 @@ Result<Rank> GroupCommunicator::take_source(std::uint64_t bytes, Deadline deadli
   }
 }
 
-Result<Ticket> GroupCommunicator::recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source) {
+Result<Ticket> GroupCommunicator::recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source,
+                                           Stream stream) {
+  SR_TRY(check_no_stream(stream));
   SR_TRY(core_->check_process());
   SR_TRY(check_tensor(data, "tensor"));
-  if (size() == 1) return bad_argument("a group of one rank has nobody to receive from");
+  if (size() == 1)
+    return fail(Code::invalid_argument, "communicator.call",
+                "a group of one rank has nobody to receive from");
   return without_exceptions("communicator.call", [&]() -> Result<Ticket> {
     auto ticket = std::make_shared<TicketState>();
     const Deadline deadline = op_deadline();
@@ -451,7 +271,7 @@ Counters GroupCommunicator::counters() const {
 std::string GroupCommunicator::describe() const {
   const Counters totals = counters();
   std::string ranks;
-  for (const Rank global : members_) ranks += (ranks.empty() ? "" : ",") + std::to_string(global);
+  for (const Rank global : global_ranks()) ranks += (ranks.empty() ? "" : ",") + std::to_string(global);
   return fmt::format(
       "ranks [{}] suite {} identity \"{}\" transport \"{}\" epoch {} ops {} sealed {} bytes in {} "
       "operations opened {} bytes in {} operations timeout {} ms",

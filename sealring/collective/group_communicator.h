@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "sealring/channel/channel.h"
-#include "sealring/collective/communicator.h"
-#include "sealring/collective/executor.h"
+#include "sealring/collective/checked_communicator.h"
 #include "sealring/collective/inbound.h"
 #include "sealring/collective/op_thread.h"
 #include "sealring/collective/session_core.h"
@@ -21,28 +20,16 @@ namespace sealring {
 /// that a send never waits for a receive that was issued later. Life of an operation: issued (checked,
 /// numbered) -> recorded
 /// -> run by the executor -> on an error: session dies, output is poisoned -> ticket completed.
-class GroupCommunicator final : public Communicator {
+class GroupCommunicator final : public CheckedCommunicator {
  public:
   /// `own_keys` is a subgroup's; the world's keys (null here) belong to the session.
   GroupCommunicator(std::shared_ptr<SessionCore> core, std::unique_ptr<GroupKeys> own_keys, GroupKeys& keys);
   ~GroupCommunicator() override;
 
-  Rank rank() const override { return channel_->rank(); }
-  std::uint16_t size() const override { return channel_->size(); }
-  const std::vector<Rank>& global_ranks() const override { return members_; }
-
-  Result<Ticket> all_reduce(Tensor in, Tensor out, Reduction reduction) override;
-  Result<Ticket> reduce_scatter(Tensor in, Tensor out, Reduction reduction) override;
-  Result<Ticket> all_gather(Tensor in, Tensor out) override;
-  Result<Ticket> broadcast(Tensor data, Rank root) override;
-  Result<Ticket> reduce(Tensor in, Tensor out, Reduction reduction, Rank root) override;
-  Result<Ticket> gather(Tensor in, Tensor out, Rank root) override;
-  Result<Ticket> scatter(Tensor in, Tensor out, Rank root) override;
-  Result<Ticket> all_to_all(Tensor in, Tensor out) override;
-  Result<Ticket> barrier() override;
-  Result<Ticket> send(Tensor data, Rank peer, std::uint32_t tag) override;
-  Result<Ticket> recv(Tensor data, Rank peer, std::uint32_t tag) override;
-  Result<Ticket> recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source) override;
+  Result<Ticket> send(Tensor data, Rank peer, std::uint32_t tag, Stream stream) override;
+  Result<Ticket> recv(Tensor data, Rank peer, std::uint32_t tag, Stream stream) override;
+  Result<Ticket> recv_any(Tensor data, std::uint32_t tag, std::shared_ptr<Rank> source,
+                          Stream stream) override;
 
   Counters counters() const override;
   std::string describe() const override;
@@ -50,8 +37,7 @@ class GroupCommunicator final : public Communicator {
     timeout_ns_ = timeout / std::chrono::nanoseconds(1);
   }
 
-  /// Waits for what was issued; false when the deadline passed first.
-  bool drain(Deadline deadline);
+  bool drain(Deadline deadline) override;
 
  private:
   struct Direction {
@@ -61,12 +47,9 @@ class GroupCommunicator final : public Communicator {
   };
   using TicketPtr = std::shared_ptr<TicketState>;
 
-  Result<void> check_root(Rank root) const;
-  Result<void> check_peer(Rank peer) const;
   Deadline op_deadline() const { return Deadline::in(std::chrono::nanoseconds(timeout_ns_.load())); }
-  Algorithm algorithm_for(Op op, std::uint64_t bytes) const;
-  /// Numbers and queues a collective. `output` is what is poisoned when it fails.
-  Result<Ticket> issue(CollectiveCall call, std::span<std::byte> output);
+  Algorithm algorithm_for(Op op, std::uint64_t bytes) const override;
+  Result<Ticket> issue(CollectiveCall call, std::span<std::byte> output, Stream stream) override;
   void run_collective(const CollectiveCall& call, std::span<std::byte> output, Deadline deadline,
                       const TicketPtr& ticket);
   void finish(Result<void> result, DType dtype, std::span<std::byte> output, const TicketPtr& ticket);
@@ -80,7 +63,6 @@ class GroupCommunicator final : public Communicator {
 
   std::shared_ptr<SessionCore> core_;
   std::unique_ptr<GroupKeys> own_keys_;
-  std::vector<Rank> members_;
   std::array<std::byte, 32> group_id_{};
   std::unique_ptr<Channel> channel_;
   Executor executor_;

@@ -87,6 +87,11 @@ Algorithm default_algorithm(Op op, std::uint16_t world, std::uint64_t bytes) {
   return world <= kOneHopWorldMax || bytes <= kOneHopBytesMax ? Algorithm::one_hop : Algorithm::ring;
 }
 
+Algorithm default_device_algorithm(Op op, std::uint16_t world, std::uint64_t bytes) {
+  if (op == Op::all_reduce && (world <= 2 || bytes <= kDeviceOneShotBytesMax)) return Algorithm::one_shot;
+  return algorithm_supported(op, Algorithm::one_hop) ? Algorithm::one_hop : Algorithm::direct;
+}
+
 ScheduleCost cost_of(const Schedule& schedule, std::uint32_t element_bytes, std::uint32_t segment_bytes) {
   ScheduleCost cost;
   for (const Step& step : schedule.steps) {

@@ -117,6 +117,11 @@ bool algorithm_supported(Op op, Algorithm algorithm);
 /// one_hop, in one dependent step instead of two.
 Algorithm default_algorithm(Op op, std::uint16_t world, std::uint64_t bytes);
 
+/// The same on devices, where launches cost more than bytes: up to kDeviceOneShotBytesMax all_reduce is one
+/// round at every world size.
+inline constexpr std::uint64_t kDeviceOneShotBytesMax = 64 * 1024;
+Algorithm default_device_algorithm(Op op, std::uint16_t world, std::uint64_t bytes);
+
 /// Seals and opens that a schedule costs this rank, and the bytes: predictions that tests hold the counters
 /// to.
 struct ScheduleCost {

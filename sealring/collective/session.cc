@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "sealring/base/boundary.h"
 #include "sealring/base/log.h"
 #include "sealring/channel/establish.h"
 #include "sealring/collective/communicator.h"
+#include "sealring/collective/device_communicator.h"
 #include "sealring/collective/group_communicator.h"
 #include "sealring/collective/session_core.h"
 
@@ -101,15 +103,8 @@ class SessionImpl final : public Session {
                                               const std::string& prefix) override {
     SR_TRY(core_->check_process());
     if (core_->verdict.dead()) return fail(*core_->verdict.error());
+    SR_TRY(check_members(members));
     const CommConfig& config = core_->config;
-    const bool valid = std::is_sorted(members.begin(), members.end()) &&
-                       std::adjacent_find(members.begin(), members.end()) == members.end() &&
-                       std::binary_search(members.begin(), members.end(), config.rank) &&
-                       members.back() < config.world;
-    if (!valid) {
-      return fail(Code::invalid_argument, "session.split",
-                  "members must be ascending global ranks of this session and hold this rank");
-    }
     return without_exceptions("session.split", [&]() -> Result<std::shared_ptr<Communicator>> {
       const Deadline deadline = Deadline::in(config.connect_timeout);
       auto started = core_->with_keys([&] { return SubgroupHandshake::start(*core_->keys, members); });
@@ -122,6 +117,27 @@ class SessionImpl final : public Session {
       GroupKeys& group_keys = *keys;
       auto group = std::make_shared<GroupCommunicator>(core_, std::move(keys), group_keys);
       groups_.push_back(group);
+      return std::shared_ptr<Communicator>(group);
+    });
+  }
+
+  Result<std::shared_ptr<Communicator>> split_on_device(const std::vector<Rank>& members, DevicePlace place,
+                                                        Store& store, const std::string& prefix) override {
+    SR_TRY(core_->check_process());
+    if (core_->verdict.dead()) return fail(*core_->verdict.error());
+    SR_TRY(check_members(members));
+    if (suite_is_study(core_->config.suite)) {
+      return fail(Code::unsupported, "session.split",
+                  fmt::format("suite {} does not exist on a device", to_string(core_->config.suite)));
+    }
+    return without_exceptions("session.split", [&]() -> Result<std::shared_ptr<Communicator>> {
+      auto& queue = device_queues_[place.device];
+      if (queue == nullptr) queue = std::make_shared<DeviceQueue>(core_);
+      SR_TRY(auto parts, set_up_device_group(*core_, members, place, store, prefix,
+                                             Deadline::in(core_->config.connect_timeout)));
+      auto group = std::make_shared<DeviceCommunicator>(core_, queue, std::move(parts));
+      groups_.push_back(group);
+      log(LogLevel::info, "group on a device", {{"is", group->describe()}});
       return std::shared_ptr<Communicator>(group);
     });
   }
@@ -144,6 +160,9 @@ class SessionImpl final : public Session {
       core_->die(error);
       return fail(core_->final_error());
     }
+    for (const auto& weak : groups_) {
+      if (const auto group = weak.lock()) group->leave(deadline);
+    }
     if (core_->verdict.dead()) return fail(core_->final_error());
     if (core_->control) return core_->control->leave(deadline);
     return {};
@@ -156,10 +175,21 @@ class SessionImpl final : public Session {
   std::uint64_t setup_ns() const override { return setup_ns_; }
 
  private:
+  Result<void> check_members(const std::vector<Rank>& members) const {
+    const bool valid = std::is_sorted(members.begin(), members.end()) &&
+                       std::adjacent_find(members.begin(), members.end()) == members.end() &&
+                       std::binary_search(members.begin(), members.end(), core_->config.rank) &&
+                       members.back() < core_->config.world;
+    if (valid) return {};
+    return fail(Code::invalid_argument, "session.split",
+                "members must be ascending global ranks of this session and hold this rank");
+  }
+
   std::shared_ptr<SessionCore> core_;
   Identity identity_;
   std::shared_ptr<GroupCommunicator> world_;
-  std::vector<std::weak_ptr<GroupCommunicator>> groups_;
+  std::vector<std::weak_ptr<CheckedCommunicator>> groups_;
+  std::map<unsigned, std::shared_ptr<DeviceQueue>> device_queues_;
   std::uint64_t setup_ns_ = 0;
   bool closed_ = false;
 };

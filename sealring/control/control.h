@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,9 @@ class Control {
   /// are recorded and not compared: their numbers count per direction.
   virtual void op_started(const OpContext& context, const std::vector<Rank>& members) = 0;
   virtual void op_finished(const std::array<std::byte, 32>& group_id, std::uint64_t seq, bool ok) = 0;
+  /// The last op of a group that `peer` (global) has told of in a heartbeat; nullopt when none.
+  virtual std::optional<std::uint64_t> last_heard(const std::array<std::byte, 32>& group_id,
+                                                  Rank peer) const = 0;
   /// The group is gone: its entries no longer take part in heartbeats.
   virtual void forget_group(const std::array<std::byte, 32>& group_id) = 0;
 

@@ -91,6 +91,12 @@ void ControlThread::op_finished(const std::array<std::byte, 32>& group_id, std::
   recorder_.finished(group_id, seq, ok);
 }
 
+std::optional<std::uint64_t> ControlThread::last_heard(const std::array<std::byte, 32>& group_id,
+                                                       Rank peer) const {
+  const std::lock_guard lock(mutex_);
+  return book_.last_heard(group_id, peer);
+}
+
 void ControlThread::forget_group(const std::array<std::byte, 32>& group_id) {
   const std::lock_guard lock(mutex_);
   book_.forget(group_id);

@@ -32,6 +32,8 @@ class ControlThread final : public Control {
 
   void op_started(const OpContext& context, const std::vector<Rank>& members) override;
   void op_finished(const std::array<std::byte, 32>& group_id, std::uint64_t seq, bool ok) override;
+  std::optional<std::uint64_t> last_heard(const std::array<std::byte, 32>& group_id,
+                                          Rank peer) const override;
   void forget_group(const std::array<std::byte, 32>& group_id) override;
   void announce_death(const Error& error, Deadline deadline) noexcept override;
   Result<void> leave(Deadline deadline) override;

@@ -160,4 +160,41 @@ inline Bytes make_values(DType dtype, Rank rank, std::uint64_t elements, std::ui
   return out;
 }
 
+inline Tensor tensor_of(Bytes& memory, DType dtype) {
+  return {memory.data(), memory.size() / dtype_bytes(dtype), dtype};
+}
+
+inline Result<void> run(Result<Ticket> ticket) {
+  if (!ticket) return tl::unexpected(std::move(ticket).error());
+  return ticket->wait(Deadline::in(std::chrono::minutes(2)));
+}
+
+/// What the reduction of all ranks' value_at(rank, index) is, as an element of dtype.
+inline Bytes reduced(DType dtype, RedOp redop, std::uint16_t world, std::uint64_t first,
+                     std::uint64_t elements) {
+  const std::uint32_t bytes = dtype_bytes(dtype);
+  Bytes out(elements * bytes);
+  for (std::uint64_t i = 0; i < elements; ++i) {
+    int value = 0;
+    for (Rank rank = 0; rank < world; ++rank) {
+      int x = value_at(rank, first + i);
+      if (dtype == DType::boolean) x = x != 0;
+      if (redop == RedOp::premul_sum) x *= 2;
+      if (rank == 0) {
+        value = x;
+      } else if (redop == RedOp::min) {
+        value = std::min(value, x);
+      } else if (redop == RedOp::max) {
+        value = std::max(value, x);
+      } else if (redop == RedOp::product) {
+        value *= x;
+      } else {
+        value += x;
+      }
+    }
+    put_value(dtype, out.data() + i * bytes, value);
+  }
+  return out;
+}
+
 }  // namespace sealring::testing

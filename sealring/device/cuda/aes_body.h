@@ -270,8 +270,9 @@ struct AesBody {
   // Puts a worker's rows of a segment where the next phase finds them.
   template <class Warp>
   SR_HOST_DEVICE static void put_rows(Warp& warp, Shared& shared, std::uint32_t i, TileHash<Warp>& hash) {
+    const int worker = warp.index();
     warp.step([&](int lane) {
-      put_row_words(hash.value[lane], shared.rows[i % 3][warp.index()], lane);
+      put_row_words(hash.value[lane], shared.rows[i % 3][worker], lane);
       hash.value[lane] = RowWords{};
     });
   }
@@ -299,7 +300,8 @@ struct AesBody {
   // The rows before the last tile of segment i, and (with nothing beside it) behind it.
   template <class Warp>
   SR_HOST_DEVICE static void resume(Warp& warp, const Shared& shared, std::uint32_t i, TileHash<Warp>& hash) {
-    warp.each([&](int lane) { hash.value[lane] = row_words(shared.rows[i % 3][warp.index()], lane); });
+    const int worker = warp.index();
+    warp.each([&](int lane) { hash.value[lane] = row_words(shared.rows[i % 3][worker], lane); });
   }
   template <class Warp>
   SR_HOST_DEVICE static void end_segment(Warp& warp, Shared& shared, std::uint32_t i, TileHash<Warp>& hash) {
@@ -545,7 +547,7 @@ struct AesBody {
     if (!block.shared_begins_at(&shared, kTablesAddress)) {  // never seen; nothing is sealed or opened
       block.phase([&](Warp& warp) {
         warp.step([&](int lane) {
-          if (warp.index() == 0 && lane == 0) shared.bad = BadTag{1, 0};
+          if (warp.thread(lane) == 0) shared.bad = BadTag{1, 0};
         });
       });
       return;

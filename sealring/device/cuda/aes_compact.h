@@ -139,8 +139,9 @@ struct AesCompactBody {
     });
     const ghash::Element sum{
         {warp.sum_bits(words[0]), warp.sum_bits(words[1]), warp.sum_bits(words[2]), warp.sum_bits(words[3])}};
+    const int worker = warp.index();
     warp.step([&](int lane) {
-      if (lane == 0) shared.sums[warp.index()] = sum;
+      if (lane == 0) shared.sums[worker] = sum;
     });
   }
 

@@ -21,8 +21,8 @@
 //   through
 //     warp.window_chunk()/window_byte(), each address once: the host counts (protocol E.1).
 //   - Warp-wide instructions are members of the warp on whole Lanes (sum, any; a matrix instruction likewise:
-//   on the
-//     device its asm, on the host a loop over lanes that does what the fragment layout says).
+//     on the device its asm, on the host a loop over lanes that does what the fragment layout says). All lanes
+//     must come to them, index() included: never inside step() or each(). The host checks it.
 //
 // Work that spans several phases: block.split(n, group_work, rest_work). The first n warps become a block of
 // their own with its own phases (a `Block` again), the others do rest_work(warp) meanwhile, and all meet
@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "sealring/base/host_device.h"
+#include "sealring/base/result.h"
 
 namespace sealring::cuda {
 
@@ -98,23 +99,30 @@ class HostWarp {
   };
 
   HostWarp(int index, WindowReads* reads) : index_(index), reads_(reads) {}
-  int index() const { return index_; }
+  int index() const {
+    together();
+    return index_;
+  }
   int thread(int lane) const { return index_ * kLanes + lane; }
 
   template <class Function>
   void step(Function&& function) {
+    together();
+    in_step_ = true;
     for (int lane = 0; lane < kLanes; ++lane) function(lane);
+    in_step_ = false;
   }
   /// A step without the barrier behind it: what it writes is read by the same lane only, until the next
   /// step().
   template <class Function>
   void each(Function&& function) {
-    for (int lane = 0; lane < kLanes; ++lane) function(lane);
+    step(function);
   }
   /// counts[i][j] += ones in (row i of A AND column j of B). B: words 2 * half and 2 * half + 1 of `b`, which
   /// are word q of column g of the first 128 bits and of the second.
   void count_products(Lanes<Counts>& counts, const Lanes<FragmentA>& a, const Lanes<Chunk>& b,
                       int half) const {
+    together();
     for (int lane = 0; lane < kLanes; ++lane) {
       for (int i = 0; i < 4; ++i) {
         const int row = lane / 4 + i / 2 * 8, column = 2 * (lane % 4) + i % 2;
@@ -133,18 +141,21 @@ class HostWarp {
   }
   /// The sum over GF(2) of all lanes, for every lane.
   std::uint32_t sum_bits(const Lanes<std::uint32_t>& values) const {
+    together();
     std::uint32_t out = 0;
     for (const std::uint32_t value : values.values) out ^= value;
     return out;
   }
   /// The sum over all lanes, mod 2^32, for every lane.
   std::uint32_t sum(const Lanes<std::uint32_t>& values) const {
+    together();
     std::uint32_t out = 0;
     for (const std::uint32_t value : values.values) out += value;
     return out;
   }
   /// True for every lane when the value of any is not 0.
   bool any(const Lanes<std::uint32_t>& values) const {
+    together();
     std::uint32_t out = 0;
     for (const std::uint32_t value : values.values) out |= value;
     return out != 0;
@@ -161,8 +172,12 @@ class HostWarp {
   }
 
  private:
+  // On a GPU some lanes alone would wait for the others for ever.
+  void together() const { SR_CHECK(!in_step_, "a warp-wide instruction inside a step"); }
+
   int index_;
   WindowReads* reads_;
+  bool in_step_ = false;
 };
 
 class HostBlock {

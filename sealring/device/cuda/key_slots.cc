@@ -5,24 +5,10 @@
 #include <new>
 
 #include "sealring/device/cuda/aes_key.h"
+#include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/errors.h"
 
 namespace sealring::cuda {
-namespace {
-
-/// What this thread calls is no part of any capture, its own included.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
-}  // namespace
 
 CudaSlots::CudaSlots(unsigned device, Suite suite, KeyState* state, GcmKey* gcm_keys)
     : device_(device),

@@ -71,7 +71,7 @@ DeviceKeyRing::~DeviceKeyRing() {
     cudaMemset(gcm_keys_, 0, kSlots * sizeof(GcmKey));
     cudaFree(gcm_keys_);
   }
-  if (private_tiles_ != nullptr) {
+  if (private_tiles_ != nullptr && !private_lent_) {
     cudaMemset(private_tiles_, 0, private_bytes_);
     cudaFree(private_tiles_);
   }
@@ -127,7 +127,7 @@ void DeviceKeyRing::stop_refill() {
 
 Result<void> DeviceKeyRing::told(const DeviceVerdict& verdict) const {
   if (verdict.code == 0) return {};
-  return fail(verdict_error(verdict, refill_ ? refill_->status() : Result<void>{}));
+  return fail(verdict_error(verdict, refill_status()));
 }
 
 Result<void> DeviceKeyRing::verdict(void* stream) const {
@@ -155,15 +155,46 @@ Result<void> DeviceKeyRing::reserve_private_tiles(std::uint64_t bytes) {
   if (bytes <= private_bytes_) return {};
   // Larger segments than ever before: ops in flight still use the old memory.
   SR_TRY(checked(cudaDeviceSynchronize(), "private tiles"));
-  if (private_tiles_ != nullptr) {
+  if (private_tiles_ != nullptr && !private_lent_) {
     cudaMemset(private_tiles_, 0, private_bytes_);
     cudaFree(private_tiles_);
   }
   private_tiles_ = nullptr;
   private_bytes_ = 0;
+  private_lent_ = false;
   SR_TRY(checked(cudaMalloc(&private_tiles_, bytes), "private tiles", bytes));
   private_bytes_ = bytes;
   return {};
+}
+
+unsigned DeviceKeyRing::columns_of(const KernelEntry& entry, std::uint32_t segments) const {
+  const unsigned room = std::max(entry.blocks * multiprocessors_ * share_percent_ / 100, 1u);
+  const unsigned columns = std::min(segments, room);
+  return columns_ != 0 ? std::min(columns, columns_) : columns;
+}
+
+std::uint64_t DeviceKeyRing::private_bytes_of(const KernelEntry& entry, std::uint32_t segment_bytes) {
+  if (entry.private_step == 0) return 0;
+  return entry.private_depth *
+         ((segment_bytes + std::uint64_t{entry.private_step} - 1) / entry.private_step * entry.private_step);
+}
+
+std::uint64_t DeviceKeyRing::open_memory_bytes(std::uint32_t segment_bytes) const {
+  std::uint64_t out = 0;
+  for (const KernelEntry& entry : kernel_list()) {
+    if (entry.suite == kernel_suite(suite_) && entry.direction == Direction::open &&
+        pick_kernel(kernel_list(), suite_, Direction::open, entry.combine, segment_bytes, shared_max_) ==
+            &entry)
+      out = std::max(out, private_bytes_of(entry, segment_bytes) * columns_of(entry, ~std::uint32_t{0}));
+  }
+  return out;
+}
+
+void DeviceKeyRing::lend_open_memory(std::byte* memory, std::uint64_t bytes) {
+  SR_CHECK(private_tiles_ == nullptr, "a ring has private tiles already");
+  private_tiles_ = memory;
+  private_bytes_ = bytes;
+  private_lent_ = true;
 }
 
 Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction, OpRequest numbers,
@@ -183,12 +214,9 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
     return fail(Code::unsupported, "device.cuda",
                 "no kernel for segments of " + std::to_string(largest) + " bytes of suite " +
                     std::string(to_string(suite_)));
-  unsigned columns = std::min(job.segments, entry->blocks * multiprocessors_);
-  if (columns_ != 0) columns = std::min(columns, columns_);
+  const unsigned columns = columns_of(*entry, job.segments);
   if (entry->private_step != 0) {
-    const std::uint64_t half = (job.layout.segment_bytes + std::uint64_t{entry->private_step} - 1) /
-                               entry->private_step * entry->private_step;
-    SR_TRY(reserve_private_tiles(entry->private_depth * half * columns));
+    SR_TRY(reserve_private_tiles(private_bytes_of(*entry, job.layout.segment_bytes) * columns));
     job.private_tiles = private_tiles_;
   }
   numbers.descriptor = next_descriptor_++ % kDescriptors;

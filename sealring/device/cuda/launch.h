@@ -38,6 +38,8 @@ class DeviceKeyRing {
   void stop_refill();
   /// All epochs below this have been uploaded by the refill.
   Epoch filled_to() const { return refill_ ? refill_->filled_to() : 0; }
+  /// What has become of the refill.
+  Result<void> refill_status() const { return refill_ ? refill_->status() : Result<void>{}; }
   /// The first error of this ring's ops, by an ordinary copy behind everything enqueued on `stream` (a
   /// cudaStream_t) so far, for which it waits. Errors: the ops'; INVALID_ARGUMENT (captured), CUDA.
   Result<void> verdict(void* stream) const;
@@ -54,11 +56,20 @@ class DeviceKeyRing {
   unsigned multiprocessors() const { return multiprocessors_; }
   /// Limits an op's grid (0: as many blocks as fit).
   void limit_columns(unsigned columns) { columns_ = columns; }
+  /// Limits it to so much of what fits, in percent.
+  void limit_share(unsigned percent) { share_percent_ = percent; }
+  /// What open needs of private device memory for segments up to this size, whatever it combines.
+  std::uint64_t open_memory_bytes(std::uint32_t segment_bytes) const;
+  /// Such memory for all opens to come, which another ring may use before or after them in stream order. Not
+  /// owned: outlives the ops.
+  void lend_open_memory(std::byte* memory, std::uint64_t bytes);
   /// Tests: change one field of the state behind the product's back.
   KeyState* state() const { return state_; }
 
  private:
   DeviceKeyRing() = default;
+  unsigned columns_of(const KernelEntry& entry, std::uint32_t segments) const;
+  static std::uint64_t private_bytes_of(const KernelEntry& entry, std::uint32_t segment_bytes);
   Result<void> reserve_private_tiles(std::uint64_t bytes);
   Result<void> told(const DeviceVerdict& verdict) const;
 
@@ -66,6 +77,7 @@ class DeviceKeyRing {
   unsigned device_ = 0;
   unsigned multiprocessors_ = 1;
   unsigned columns_ = 0;
+  unsigned share_percent_ = 100;
   std::size_t shared_max_ = 0;
   bool overlapped_ = false;  ///< a kernel may begin while the one before it ends
   std::uint32_t next_descriptor_ = 0;
@@ -75,6 +87,7 @@ class DeviceKeyRing {
   std::unique_ptr<KeyRefill> refill_;  ///< its thread uses slots_
   std::byte* private_tiles_ = nullptr;
   std::uint64_t private_bytes_ = 0;
+  bool private_lent_ = false;
 };
 
 /// Loads every kernel of this build and checks that the device can run them. Errors: GPU_ABSENT,

@@ -1,0 +1,351 @@
+#include "sealring/device/cuda/cuda_group.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "sealring/device/cuda/capture.h"
+#include "sealring/device/cuda/gate.h"
+#include "sealring/device/cuda/group_verdict.h"
+#include "sealring/device/cuda/reduce.h"
+#include "sealring/device/cuda/window_wire.h"
+
+namespace sealring::cuda {
+namespace {
+
+constexpr const char* kStage = "device.cuda.group";
+/// What schedules ask for as scratch mostly stays below; see scratch().
+constexpr std::uint64_t kScratchBytes = 16ull << 20;
+/// How long the end of a group waits beyond the deadlines of its ops.
+constexpr std::chrono::seconds kGrace{2};
+
+Result<void> check_config(const DeviceGroupConfig& config, const DeviceGroupKeys& keys) {
+  const std::size_t ranks = config.members.size();
+  if (ranks == 0 || ranks > kGroupRanksMax)
+    return fail(Code::invalid_argument, kStage,
+                "a group on GPUs has 1 to " + std::to_string(kGroupRanksMax) + " ranks, not " +
+                    std::to_string(ranks));
+  if (config.rank >= ranks || !std::ranges::is_sorted(config.members))
+    return fail(Code::invalid_argument, kStage, "the group's members are not ascending, or lack this rank");
+  if (config.timeout <= std::chrono::nanoseconds::zero())
+    return fail(Code::invalid_argument, kStage, "the timeout of the waits on the device is not positive");
+  if (config.suite == Suite::chained_gmac)
+    return fail(Code::unsupported, kStage, "suite chained-gmac has no group on GPUs",
+                "use aes-256-gcm, aes-128-gcm or chacha20-poly1305");
+  if (config.wire == DeviceWireKind::nccl)
+    return fail(Code::unsupported, kStage, "this build has no wire over NCCL", "use ipc windows");
+  if (config.suite == Suite::plain) return {};
+  for (std::size_t peer = 0; peer < ranks; ++peer) {
+    if (peer == config.rank) continue;
+    if (keys.to.size() != ranks || keys.from.size() != ranks || !keys.to[peer] || !keys.from[peer])
+      return fail(Code::invalid_argument, kStage, "the keys to and from a peer are missing");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CudaGroup>> CudaGroup::make(const DeviceGroupConfig& config, DeviceGroupKeys keys) {
+  SR_TRY(check_config(config, keys));
+  SR_TRY(prepare_device(config.device));
+  const DeviceGuard guard(config.device);
+  SR_TRY(load_gates());
+  SR_TRY(load_reductions());
+  std::unique_ptr<CudaGroup> out(new CudaGroup(config));
+  SR_TRY(out->set_up(std::move(keys)));
+  return out;
+}
+
+Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
+  int value = 0, lowest = 0, highest = 0;
+  SR_TRY(checked(
+      cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(config_.device)),
+      "query"));
+  multiprocessors_ = static_cast<unsigned>(value);
+  SR_TRY(checked(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query"));
+  for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1], &private_stream_})
+    SR_TRY(checked(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, highest), "stream"));
+  for (cudaEvent_t* const event : {&fork_, &sealed_, &chain_, &inner_})
+    SR_TRY(checked(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "event"));
+  SR_TRY(checked(cudaMalloc(&state_, sizeof(GroupState)), "group state", sizeof(GroupState)));
+  SR_TRY(make_rings(std::move(keys)));
+  SR_TRY(make_memory());
+  GroupState state{};
+  state.ranks = world();
+  state.rank = config_.rank;
+  // Far below the clock's end, so that a deadline never wraps.
+  state.timeout_ns = std::min<std::uint64_t>(static_cast<std::uint64_t>(config_.timeout.count()), 1ull << 60);
+  for (std::size_t peer = 0; peer < world(); ++peer) {
+    state.to[peer] = to_[peer] ? to_[peer]->state() : nullptr;
+    state.from[peer] = from_[peer] ? from_[peer]->state() : nullptr;
+  }
+  SR_TRY(checked(cudaMemcpy(state_, &state, sizeof state, cudaMemcpyHostToDevice), "group state"));
+  if (world() > 1) {
+    SR_TRY(wire_, WindowWire::make(config_, state_));
+  }
+  return checked(cudaDeviceSynchronize(), "group state");
+}
+
+Result<void> CudaGroup::make_rings(DeviceGroupKeys keys) {
+  to_.resize(world());
+  from_.resize(world());
+  if (config_.suite == Suite::plain) return {};
+  const auto make = [&](std::unique_ptr<KeySource> source) -> Result<std::unique_ptr<DeviceKeyRing>> {
+    SR_TRY(auto ring, DeviceKeyRing::make(config_.device, config_.suite, 0, config_.budget));
+    SR_TRY(ring->refill_from(std::move(source)));
+    ring->limit_columns(config_.columns);
+    return ring;
+  };
+  for (std::size_t peer = 0; peer < world(); ++peer) {
+    if (peer == config_.rank) continue;
+    SR_TRY(to_[peer], make(std::move(keys.to[peer])));
+    SR_TRY(from_[peer], make(std::move(keys.from[peer])));
+  }
+  return {};
+}
+
+// All that exchange() will ever need, so that nothing is allocated while others wait.
+Result<void> CudaGroup::make_memory() {
+  const std::uint64_t slot = slot_bytes_of(world());
+  if (world() > 1) {
+    std::uint64_t open_bytes = 0;
+    for (const auto& ring : from_) {
+      if (ring)
+        open_bytes = std::max(open_bytes, ring->open_memory_bytes(segment_wish(config_.suite).segment_bytes));
+    }
+    SR_TRY(open_memory_, allocate(open_bytes, "open memory"));
+    for (const auto& ring : from_) {
+      if (ring && open_bytes > 0) ring->lend_open_memory(open_memory_.data, open_bytes);
+    }
+    if (world() > 2) {
+      SR_TRY(landing_, allocate((world() - 1) * slot, "landing"));
+    }
+    SR_TRY(sealed_from_, allocate(slot, "scaled inputs"));
+    SR_TRY(local_from_, allocate(slot, "scaled inputs"));
+  }
+  SR_TRY(const Memory scratch, allocate(kScratchBytes, "scratch"));
+  scratches_.push_back(scratch);
+  for (int i = 0; i < 64; ++i) {
+    cudaEvent_t event = nullptr;
+    SR_TRY(checked(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event"));
+    free_events_.push_back(event);
+  }
+  return {};
+}
+
+Result<CudaGroup::Memory> CudaGroup::allocate(std::uint64_t bytes, const char* what) {
+  Memory out;
+  if (bytes == 0) return out;
+  SR_TRY(checked(cudaMalloc(&out.data, bytes), what, bytes));
+  out.bytes = bytes;
+  return out;
+}
+
+// [protocol A.6] Plaintext may lie there.
+void CudaGroup::release(Memory& memory) {
+  if (memory.data == nullptr) return;
+  cudaMemset(memory.data, 0, memory.bytes);
+  cudaFree(memory.data);
+  memory = Memory{};
+}
+
+bool CudaGroup::wait_until_idle(Deadline deadline) {
+  const RelaxedCapture relaxed;
+  while (true) {
+    bool busy = cudaEventQuery(chain_) == cudaErrorNotReady;
+    for (const cudaStream_t stream : {seal_streams_[0], private_stream_})
+      busy = busy || cudaStreamQuery(stream) == cudaErrorNotReady;
+    if (!busy || deadline.expired()) return !busy;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+CudaGroup::~CudaGroup() {
+  const DeviceGuard guard(config_.device);
+  bool idle = true;
+  if (chain_ != nullptr && state_ != nullptr && private_stream_ != nullptr) {
+    idle = wait_until_idle(
+        Deadline::in(std::min<std::chrono::nanoseconds>(config_.timeout, std::chrono::hours(1)) + kGrace));
+    if (!idle) {
+      abort();
+      idle = wait_until_idle(Deadline::in(kGrace));
+    }
+    const auto found = verdict();
+    if (wire_ && (!idle || !found)) wire_->leak();
+  }
+  if (!idle) {  // a device that ends nothing: its memory is not touched any more
+    for (auto* const rings : {&to_, &from_}) {
+      for (auto& ring : *rings) {
+        if (ring) ring->stop_refill();
+        (void)ring.release();
+      }
+    }
+    (void)wire_.release();
+    return;
+  }
+  cudaDeviceSynchronize();
+  wire_.reset();
+  to_.clear();
+  from_.clear();
+  for (Memory* const memory : {&open_memory_, &landing_, &sealed_from_, &local_from_}) release(*memory);
+  for (Memory& memory : scratches_) release(memory);
+  if (state_ != nullptr) {
+    cudaMemset(state_, 0, sizeof(GroupState));
+    cudaFree(state_);
+  }
+  for (const auto& [serial, event] : ends_) free_events_.push_back(event);
+  for (const cudaEvent_t event : {fork_, sealed_, chain_, inner_}) free_events_.push_back(event);
+  for (const cudaEvent_t event : free_events_) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
+  for (const cudaStream_t stream : {seal_streams_[0], seal_streams_[1], private_stream_}) {
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+}
+
+Result<Bytes> CudaGroup::offer() {
+  if (!wire_) return Bytes{};
+  return wire_->offer();
+}
+
+Result<void> CudaGroup::connect(std::span<const Bytes> offers, Deadline deadline) {
+  SR_CHECK(!connected_, "a group was connected twice");
+  if (offers.size() != world())
+    return fail(Code::invalid_argument, kStage,
+                "connect needs the offers of " + std::to_string(world()) + " ranks, not of " +
+                    std::to_string(offers.size()));
+  if (wire_) SR_TRY(wire_->connect(offers, deadline));
+  connected_ = true;
+  return {};
+}
+
+Result<void> CudaGroup::begin(const DeviceOp& op, Stream& stream) {
+  if (!connected_) return fail(Code::invalid_argument, kStage, "the group is not connected");
+  const DeviceGuard guard(config_.device);
+  const auto native = static_cast<cudaStream_t>(stream.native);
+  SR_TRY(capture_, capture_of(native));
+  // One order of all ops of the group: a captured op waits for the one before it in its capture; the first
+  // of a capture, when it is replayed, for whatever the group did last; an eager one likewise.
+  if (capture_ != 0 && capture_ == last_capture_) {
+    SR_TRY(checked(cudaStreamWaitEvent(native, inner_, 0), "order"));
+  } else {
+    const unsigned flags = capture_ != 0 ? cudaEventWaitExternal : cudaEventWaitDefault;
+    SR_TRY(checked(cudaStreamWaitEvent(native, chain_, flags), "order"));
+  }
+  op_ = op;
+  stream_ = native;
+  in_op_ = true;
+  return {};
+}
+
+Result<std::byte*> CudaGroup::scratch(std::uint64_t bytes) {
+  if (bytes <= scratches_.back().bytes) return scratches_.back().data;
+  if (in_op_ && capture_ != 0)
+    return fail(Code::invalid_argument, kStage,
+                "an operation needs more scratch than any before it, while it is captured",
+                "run it once before the capture");
+  const DeviceGuard guard(config_.device);
+  // What was given before may be in use by ops and graphs: it is kept, and twice its size bounds the waste.
+  const std::uint64_t wanted = std::max(bytes, 2 * scratches_.back().bytes);
+  SR_TRY(const Memory scratch, allocate(wanted, "scratch"));
+  scratches_.push_back(scratch);
+  return scratch.data;
+}
+
+Result<void> CudaGroup::copy(DType dtype, const std::byte* from, std::byte* to, std::uint64_t elements,
+                             double scale) {
+  SR_CHECK(in_op_, "copy outside of an op");
+  const std::uint64_t bytes = elements * dtype_bytes(dtype);
+  if (bytes == 0) return {};
+  const DeviceGuard guard(config_.device);
+  if (scale != 1.0)
+    return enqueue_scale(dtype, ScaleArguments{from, to, bytes, scale}, blocks_max(), stream_);
+  if (from == to) return {};
+  return checked(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copy");
+}
+
+Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
+  SR_CHECK(in_op_, "end without begin");
+  in_op_ = false;
+  const DeviceGuard guard(config_.device);
+  SR_TRY(enqueue_end(state_, dtype, output, stream_));
+  if (capture_ != 0) {
+    SR_TRY(checked(cudaEventRecordWithFlags(chain_, stream_, cudaEventRecordExternal), "order"));
+    SR_TRY(checked(cudaEventRecord(inner_, stream_), "order"));
+    last_capture_ = capture_;
+    return 0;
+  }
+  SR_TRY(checked(cudaEventRecord(chain_, stream_), "order"));
+  const std::lock_guard lock(ends_mutex_);
+  cudaEvent_t event = nullptr;
+  if (free_events_.empty()) {
+    SR_TRY(checked(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event"));
+  } else {
+    event = free_events_.back();
+    free_events_.pop_back();
+  }
+  ends_.emplace_back(++serial_, event);
+  SR_TRY(checked(cudaEventRecord(event, stream_), "order"));
+  return serial_;
+}
+
+Result<DeviceProgress> CudaGroup::progress() {
+  const DeviceGuard guard(config_.device);
+  const RelaxedCapture relaxed;
+  const std::lock_guard lock(ends_mutex_);
+  while (!ends_.empty()) {
+    const auto [serial, event] = ends_.front();
+    const cudaError_t found = cudaEventQuery(event);
+    if (found == cudaErrorNotReady) break;
+    SR_TRY(checked(found, "progress"));
+    finished_ = serial;
+    free_events_.push_back(event);
+    ends_.pop_front();
+  }
+  return DeviceProgress{finished_};
+}
+
+Result<void> CudaGroup::verdict() {
+  const DeviceGuard guard(config_.device);
+  const RelaxedCapture relaxed;
+  GroupVerdict found;
+  {
+    const std::lock_guard lock(look_mutex_);
+    SR_TRY(checked(
+        cudaMemcpyAsync(&found, &state_->verdict, sizeof found, cudaMemcpyDeviceToHost, private_stream_),
+        "verdict"));
+    SR_TRY(checked(cudaStreamSynchronize(private_stream_), "verdict"));
+  }
+  if (found.code == 0) return {};
+  Result<void> refill;
+  for (const auto* const rings : {&to_, &from_}) {
+    if (found.bad_peer < 1 || found.bad_peer > rings->size()) continue;
+    const auto& ring = (*rings)[found.bad_peer - 1];
+    if (refill && ring) refill = ring->refill_status();
+  }
+  return fail(group_error(found, config_.members, config_.rank, refill));
+}
+
+void CudaGroup::abort() noexcept {
+  const DeviceGuard guard(config_.device);
+  const RelaxedCapture relaxed;
+  if (wire_) wire_->abort();
+  static const std::uint32_t one = 1;
+  const std::lock_guard lock(look_mutex_);
+  cudaMemcpyAsync(&state_->abort, &one, sizeof one, cudaMemcpyHostToDevice, private_stream_);
+  cudaStreamSynchronize(private_stream_);
+  cudaGetLastError();  // whoever waits is ended by its deadline then
+}
+
+std::string CudaGroup::describe() const { return (wire_ ? wire_->describe() : "one rank") + ", staged"; }
+
+}  // namespace sealring::cuda
+
+namespace sealring {
+
+Result<std::unique_ptr<DeviceGroup>> make_cuda_group(const DeviceGroupConfig& config, DeviceGroupKeys keys) {
+  SR_TRY(auto group, cuda::CudaGroup::make(config, std::move(keys)));
+  return std::unique_ptr<DeviceGroup>(std::move(group));
+}
+
+}  // namespace sealring

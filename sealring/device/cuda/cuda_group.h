@@ -1,0 +1,115 @@
+// DeviceGroup on a CUDA device, staged: seal into a wire, open out of it, and nothing that is large ever
+// waits.
+//
+// A step is cut into rounds (move_plan.h). Of each round the seals run on a private stream and the opens on
+// the caller's, so that round r+1 is sealed while round r is opened; a step of one round runs on the caller's
+// stream alone. An open waits for the seals of its own round, so what is received may take the place of what
+// is sent.
+//
+// Numbers: each chunk is one operation of its pair's key, whose device state counts numbers, bytes and
+// operations and enters epochs by itself [protocol A.3]. `seq` in a segment's authenticated data is that
+// state's count of chunks, as it is the device that knows it (docs/wire-format.md).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "sealring/device/cuda/group_state.h"
+#include "sealring/device/cuda/launch.h"
+#include "sealring/device/cuda/wire.h"
+#include "sealring/device/device_group.h"
+
+namespace sealring::cuda {
+
+class CudaGroup final : public DeviceGroup {
+ public:
+  static Result<std::unique_ptr<CudaGroup>> make(const DeviceGroupConfig& config, DeviceGroupKeys keys);
+  CudaGroup(const CudaGroup&) = delete;
+  CudaGroup& operator=(const CudaGroup&) = delete;
+  ~CudaGroup() override;
+
+  Result<Bytes> offer() override;
+  Result<void> connect(std::span<const Bytes> offers, Deadline deadline) override;
+  Result<void> begin(const DeviceOp& op, Stream& stream) override;
+  Result<void> exchange(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
+                        DeviceStepRules rules) override;
+  Result<std::byte*> scratch(std::uint64_t bytes) override;
+  Result<void> copy(DType dtype, const std::byte* from, std::byte* to, std::uint64_t elements,
+                    double scale) override;
+  Result<std::uint64_t> end(DType dtype, std::span<std::byte> output) override;
+  Result<DeviceProgress> progress() override;
+  Result<void> verdict() override;
+  void abort() noexcept override;
+  DeviceGroupCounters counters() const override { return counters_; }
+  std::string describe() const override;
+
+  /// Tests: what lies behind the product's back.
+  GroupState* state() const { return state_; }
+  DeviceWire* wire() const { return wire_.get(); }
+  DeviceKeyRing* ring_to(Rank peer) const { return to_[peer].get(); }
+
+ private:
+  struct Step;
+  /// Device memory of this group alone, cleared when it is freed.
+  struct Memory {
+    std::byte* data = nullptr;
+    std::uint64_t bytes = 0;
+  };
+
+  explicit CudaGroup(const DeviceGroupConfig& config) : config_(config) {}
+  Result<void> set_up(DeviceGroupKeys keys);
+  Result<void> make_rings(DeviceGroupKeys keys);
+  Result<void> make_memory();
+  Result<Memory> allocate(std::uint64_t bytes, const char* what);
+  static void release(Memory& memory);
+  bool wait_until_idle(Deadline deadline);
+
+  std::uint32_t world() const { return static_cast<std::uint32_t>(config_.members.size()); }
+  unsigned blocks_max() const;
+  RecordContext context_of(Rank from, Rank to, std::uint16_t step, std::uint64_t elements) const;
+  Result<void> run_round(const Step& step, std::size_t round, cudaStream_t seal_stream);
+  Result<void> seal_chunk(const DeviceSend& send, const MoveCut& cut, std::uint32_t chunk, unsigned share,
+                          cudaStream_t stream);
+  Result<void> open_chunk(const DeviceRecv& recv, const MoveCut& cut, std::uint32_t chunk,
+                          const CombineOp& combine, unsigned share);
+  Result<void> open_round(const Step& step, std::size_t round);
+  Result<void> open_ordered(const Step& step, std::size_t round);
+  Result<void> open_single(const Step& step, const ChunkOfMove& at);
+  Result<const std::byte*> scaled_local(const DeviceRecv& recv, const MoveCut& cut, std::uint32_t chunk);
+
+  const DeviceGroupConfig config_;
+  unsigned multiprocessors_ = 1;
+  GroupState* state_ = nullptr;
+  std::unique_ptr<DeviceWire> wire_;
+  std::vector<std::unique_ptr<DeviceKeyRing>> to_, from_;
+  Memory open_memory_;                 ///< of the rings' opens, which follow one another
+  Memory landing_;                     ///< a slot a peer: opened, not yet summed
+  Memory sealed_from_, local_from_;    ///< a slot each: what is sealed, or taken as local, with its factor
+  std::vector<Memory> scratches_;      ///< the last is in use; captured graphs may hold the others
+  cudaStream_t seal_streams_[2] = {};  ///< of eager ops, of captured ones
+  cudaStream_t private_stream_ = nullptr;
+  cudaEvent_t fork_ = nullptr, sealed_ = nullptr;
+  cudaEvent_t chain_ = nullptr;  ///< the end of the op before, replays included
+  cudaEvent_t inner_ = nullptr;  ///< the same inside of capture_
+  bool connected_ = false;
+
+  // The op in progress:
+  DeviceOp op_;
+  cudaStream_t stream_ = nullptr;
+  bool in_op_ = false;
+  unsigned long long capture_ = 0;       ///< 0: not captured
+  unsigned long long last_capture_ = 0;  ///< of the last captured op
+  std::uint64_t serial_ = 0;
+  DeviceGroupCounters counters_;
+
+  std::mutex ends_mutex_;
+  std::deque<std::pair<std::uint64_t, cudaEvent_t>> ends_;  ///< of ops that may be unfinished
+  std::vector<cudaEvent_t> free_events_;
+  std::uint64_t finished_ = 0;
+  std::mutex look_mutex_;
+};
+
+}  // namespace sealring::cuda

@@ -1,0 +1,44 @@
+// Device memory with an address range of its own, by the driver's virtual memory functions: made here and
+// exported, or imported from a descriptor. What a descriptor gives is exactly this memory, whole granules.
+#pragma once
+
+#include "sealring/device/cuda/driver_api.h"
+#include "sealring/transport/socket.h"
+
+namespace sealring::cuda {
+
+/// Owns the memory's handle, an address range and the mapping between them. Move-only. When destroyed it is
+/// unmapped and let go, so nothing on the device may use it any more; the memory itself lives until the last
+/// process that has mapped it, or holds a descriptor of it, lets go.
+class MappedMemory {
+ public:
+  MappedMemory() = default;
+  MappedMemory(MappedMemory&& other) noexcept { *this = std::move(other); }
+  MappedMemory& operator=(MappedMemory&& other) noexcept;
+  ~MappedMemory() { reset(); }
+
+  /// At least `bytes`, of `device`, open for it alone. Errors: GPU_UNSUPPORTED, OUT_OF_MEMORY, CUDA.
+  static Result<MappedMemory> make(unsigned device, std::uint64_t bytes);
+  /// The memory behind a descriptor, of `mapped_bytes` in its maker's process, open for `device`. Errors:
+  /// GPU_UNSUPPORTED, CUDA.
+  static Result<MappedMemory> import_from(const Fd& descriptor, std::uint64_t mapped_bytes, unsigned device);
+
+  /// A descriptor by which another process can import it; closed on exec. Errors: FD_LIMIT, CUDA.
+  Result<Fd> export_descriptor() const;
+  std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
+  std::uint64_t mapped_bytes() const { return mapped_bytes_; }
+  /// Stays mapped until the process ends.
+  void leak() noexcept { leaked_ = true; }
+
+ private:
+  Result<void> map_for(unsigned device);
+  void reset() noexcept;
+
+  const DriverApi* api_ = nullptr;
+  CUmemGenericAllocationHandle handle_ = 0;
+  CUdeviceptr address_ = 0;
+  std::uint64_t mapped_bytes_ = 0;
+  bool held_ = false, mapped_ = false, leaked_ = false;
+};
+
+}  // namespace sealring::cuda

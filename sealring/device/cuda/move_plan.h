@@ -1,0 +1,141 @@
+// How the moves of a step between GPUs are cut: into segments, into chunks that fit a slot of the wire, and
+// into rounds of chunks. Pure functions of what both ends know, so that both cut alike.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sealring/base/types.h"
+#include "sealring/wire/record.h"
+
+namespace sealring::cuda {
+
+/// Ranks of a group at most.
+inline constexpr std::uint32_t kGroupRanksMax = 64;
+/// Chunks of an ordered pair that may be under way.
+inline constexpr std::uint32_t kWireSlots = 3;
+inline constexpr std::uint64_t kWindowBytesMax = 64ull << 20;
+inline constexpr std::uint64_t kSlotBytesMax = 8ull << 20;
+inline constexpr std::uint32_t kMoveSegmentMin = 2 * 1024;
+
+/// Bytes of a slot: all slots of a rank's window stay below kWindowBytesMax.
+constexpr std::uint64_t slot_bytes_of(std::uint32_t world) {
+  if (world < 2) return kSlotBytesMax;
+  constexpr std::uint64_t kStep = 64 * 1024;
+  const std::uint64_t share = (kWindowBytesMax - kStep) / (std::uint64_t{world - 1} * kWireSlots);
+  return std::min(kSlotBytesMax, share / kStep * kStep);
+}
+
+/// What a suite's kernels want: the segment size of large records, and how many segments fill a launch.
+struct SegmentWish {
+  std::uint32_t segment_bytes = 0;
+  std::uint32_t segments = 0;
+};
+constexpr SegmentWish segment_wish(Suite suite) {
+  switch (suite) {
+    case Suite::aes_256_gcm:
+    case Suite::aes_128_gcm:
+    case Suite::chained_gmac:
+      return {128 * 1024, 56};  // one block a multiprocessor, half of them
+    case Suite::chacha20_poly1305:
+      return {64 * 1024, 112};
+    case Suite::plain:
+      break;
+  }
+  return {32 * 1024, 224};
+}
+
+/// A record as a group of GPUs moves it: `chunk_segments` consecutive segments are a chunk, the last chunk
+/// may have fewer. A record of no bytes is one chunk of one empty segment.
+struct MoveCut {
+  RecordLayout layout;
+  std::uint32_t chunk_segments = 1;
+
+  constexpr std::uint32_t chunks() const { return (layout.segments() + chunk_segments - 1) / chunk_segments; }
+  constexpr std::uint32_t first_segment(std::uint32_t chunk) const { return chunk * chunk_segments; }
+  constexpr std::uint32_t segments_of(std::uint32_t chunk) const {
+    return std::min(chunk_segments, layout.segments() - first_segment(chunk));
+  }
+  constexpr std::uint64_t payload_offset(std::uint32_t chunk) const {
+    return layout.payload_offset(first_segment(chunk));
+  }
+  constexpr std::uint64_t payload_of(std::uint32_t chunk) const {
+    const std::uint32_t last = first_segment(chunk) + segments_of(chunk) - 1;
+    return layout.payload_offset(last) + layout.payload_of(last) - payload_offset(chunk);
+  }
+  constexpr std::uint64_t wire_bytes_of(std::uint32_t chunk) const {
+    return payload_of(chunk) + std::uint64_t{segments_of(chunk)} * kTagBytes;
+  }
+};
+
+/// The cut of a record of `bytes` in a group of `world`. Records up to kWholeBytes are one chunk where the
+/// slot allows it; longer ones make four chunks or more, so that sealing, wire and opening overlap.
+inline constexpr std::uint64_t kWholeBytes = 2ull << 20;
+constexpr MoveCut cut_move(std::uint64_t bytes, Suite suite, std::uint32_t world) {
+  const std::uint64_t slot = slot_bytes_of(world);
+  const std::uint64_t target = bytes <= kWholeBytes ? slot : std::min(slot, std::max(bytes / 4, kWholeBytes));
+  const SegmentWish wish = segment_wish(suite);
+  std::uint32_t segment = wish.segment_bytes;
+  const std::uint64_t launch = std::min(bytes, target);
+  while (segment > kMoveSegmentMin &&
+         (launch < std::uint64_t{wish.segments} * segment || segment + kTagBytes > target))
+    segment /= 2;
+  MoveCut out;
+  out.layout = RecordLayout::of(bytes, segment);
+  out.chunk_segments = static_cast<std::uint32_t>(target / (segment + kTagBytes));
+  return out;
+}
+
+/// One end of a move in a step.
+struct MoveEnd {
+  Rank peer = 0;
+  MoveCut cut;
+};
+struct ChunkOfMove {
+  std::uint32_t move = 0;  ///< place among the step's sends or receives
+  std::uint32_t chunk = 0;
+};
+/// What goes together: at most one chunk to, and one from, each peer.
+struct MoveRound {
+  std::vector<ChunkOfMove> sends, recvs;
+};
+
+namespace move_plan_internal {
+
+template <class ListOf>
+void add_chunks(std::span<const MoveEnd> moves, std::vector<MoveRound>& rounds, ListOf list_of) {
+  std::uint32_t next_round[kGroupRanksMax] = {};
+  for (std::uint32_t move = 0; move < moves.size(); ++move) {
+    for (std::uint32_t chunk = 0; chunk < moves[move].cut.chunks(); ++chunk) {
+      const std::uint32_t round = next_round[moves[move].peer]++;
+      if (round >= rounds.size()) rounds.resize(round + 1);
+      list_of(rounds[round]).push_back(ChunkOfMove{move, chunk});
+    }
+  }
+}
+
+}  // namespace move_plan_internal
+
+/// Round r has the r-th chunk of each ordered pair: those of the pair's first move, then those of its second.
+/// The k-th send to a peer meets the peer's k-th receive, so both ends give a pair's chunks in one order.
+inline std::vector<MoveRound> plan_rounds(std::span<const MoveEnd> sends, std::span<const MoveEnd> recvs) {
+  std::vector<MoveRound> out;
+  move_plan_internal::add_chunks(
+      sends, out, [](MoveRound & round) -> auto& { return round.sends; });
+  move_plan_internal::add_chunks(
+      recvs, out, [](MoveRound & round) -> auto& { return round.recvs; });
+  return out;
+}
+
+/// How much of the chip, in percent, a launch of seal or open takes. Where both may run at once, each leaves
+/// the other room, so that neither waits for the other's end.
+struct ChipShare {
+  unsigned seal = 100, open = 100;
+};
+constexpr ChipShare chip_share(std::size_t rounds) {
+  return rounds > 1 ? ChipShare{50, 50} : ChipShare{100, 100};
+}
+
+}  // namespace sealring::cuda
