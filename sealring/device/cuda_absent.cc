@@ -25,7 +25,7 @@ Result<std::unique_ptr<DeviceRuntime>> make_cuda_runtime(unsigned) { return abse
 
 Result<Bytes> nccl_unique_id() { return absent(); }
 
-Result<std::unique_ptr<NcclBaseline>> make_nccl_baseline(const NcclConfig&, Deadline) { return absent(); }
+Result<std::unique_ptr<NcclBaseline>> make_nccl_baseline(const NcclConfig&) { return absent(); }
 
 Result<std::unique_ptr<DeviceGroup>> make_cuda_group(const DeviceGroupConfig&, DeviceGroupKeys) {
   return absent();

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "sealring/base/bytes.h"
-#include "sealring/base/deadline.h"
 #include "sealring/base/result.h"
 #include "sealring/base/stream.h"
 #include "sealring/base/types.h"
@@ -48,8 +47,9 @@ class NcclBaseline {
   virtual std::string describe() const = 0;
 };
 
-/// Errors: UNSUPPORTED (no NCCL here, two of them, too old, NVLS not switched off), CUDA.
+/// Errors: UNSUPPORTED (no NCCL here, or one without windows), VERSION_MISMATCH, ENVIRONMENT (NVLS is not
+/// switched off), CUDA.
 Result<Bytes> nccl_unique_id();
-Result<std::unique_ptr<NcclBaseline>> make_nccl_baseline(const NcclConfig& config, Deadline deadline);
+Result<std::unique_ptr<NcclBaseline>> make_nccl_baseline(const NcclConfig& config);
 
 }  // namespace sealring

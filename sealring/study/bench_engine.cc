@@ -104,10 +104,13 @@ Result<std::unique_ptr<SealringEngine>> SealringEngine::make(const BenchSpec& sp
   if (runtime == nullptr) return engine;
   std::vector<Rank> members(spec.ranks);
   for (Rank rank = 0; rank < spec.ranks; ++rank) members[rank] = rank;
+  SR_TRY(const Environment environment, Environment::read());
   DevicePlace on;
   on.device = runtime->device();
   on.wire = spec.ranks_per_gpu != 0 ? DeviceWireKind::local : DeviceWireKind::ipc;
   on.columns = bench_case.columns;
+  on.allow_staged = false;  // what is measured is what was asked for
+  on = on.under(environment);
   SR_TRY(engine->communicator, engine->session->split_on_device(
                                    members, on, *place.store, fmt::format("{}/{}/gpu", place.prefix, case_index)));
   engine->runtime = runtime;

@@ -43,7 +43,9 @@ class RankRun {
     SR_CHECK(meeting_ != nullptr);
     for (std::size_t i = 0; i < spec_.cases.size(); ++i) {
       const BenchCase& bench_case = spec_.cases[i];
-      if (bench_case.gloo) SR_TRY(engines_[i], make_gloo_engine(spec_, place_));
+      if (bench_case.gloo) {
+        SR_TRY(engines_[i], make_gloo_engine(spec_, place_));
+      }
       if (bench_case.nccl) {
         SR_TRY(engines_[i], make_nccl_engine(spec_, *bench_case.nccl, *meeting_, *memory_->runtime()));
       }

@@ -32,15 +32,15 @@ class TargetsRun {
     const std::vector<unsigned> share = usable_cpus();
     SR_TRY(pin_process({share[0]}));  // threads and children made from now on stay on this core
     SR_TRY(measure_memory());
-    SR_TRY(add_engine({false, Suite::plain, {}}));
-    if (!spec_.python.empty()) SR_TRY(add_engine({true, Suite::plain, {}}));
+    SR_TRY(add_engine({.gloo = false, .suite = Suite::plain, .algorithm = {}}));
+    if (!spec_.python.empty()) SR_TRY(add_engine({.gloo = true, .suite = Suite::plain, .algorithm = {}}));
     for (const std::uint64_t bytes : target_sizes(spec_)) SR_TRY(run_size(bytes));
     if (share.size() > kWorkers) {
       SR_TRY(pin_process(share));
       engines_.clear();
       spec_.workers = kWorkers;
-      SR_TRY(add_engine({false, Suite::aes_256_gcm, {}}));
-      SR_TRY(add_engine({false, Suite::plain, {}}));
+      SR_TRY(add_engine({.gloo = false, .suite = Suite::aes_256_gcm, .algorithm = {}}));
+      SR_TRY(add_engine({.gloo = false, .suite = Suite::plain, .algorithm = {}}));
       SR_TRY(run_size(std::min(kMemoryProbeBytes, target_sizes(spec_).back())));
     }
     result_.rows = judge_targets(spec_, result_.sizes, result_.memory_mib);
@@ -72,7 +72,7 @@ class TargetsRun {
     const BenchCall call = call_of(std::min(kMemoryProbeBytes, target_sizes(spec_).back()));
     const std::uint64_t before = resident_bytes();
     reset_peak_resident();
-    SR_TRY(add_engine({false, Suite::aes_256_gcm, {}}));
+    SR_TRY(add_engine({.gloo = false, .suite = Suite::aes_256_gcm, .algorithm = {}}));
     SR_TRY(engines_[0]->run(call, 2));
     const double mib =
         static_cast<double>(peak_resident_bytes() - std::min(before, peak_resident_bytes())) / kMib;

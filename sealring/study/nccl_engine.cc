@@ -90,8 +90,7 @@ Result<std::unique_ptr<Engine>> make_nccl_engine(const BenchSpec& spec, NcclVari
   config.world = meeting.world->size();
   config.variant = variant;
   SR_TRY(config.unique_id, shared_id(meeting));
-  const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(spec.timeout_s * 1000));
-  SR_TRY(auto nccl, make_nccl_baseline(config, Deadline::in(timeout)));
+  SR_TRY(auto nccl, make_nccl_baseline(config));
   auto engine = std::make_unique<NcclEngine>(spec, std::move(nccl), meeting, runtime);
   SR_TRY(engine->start());
   return std::unique_ptr<Engine>(std::move(engine));

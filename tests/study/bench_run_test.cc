@@ -26,7 +26,7 @@ BenchSpec small_spec(Op op, std::uint16_t ranks) {
   spec.loopback = true;
   spec.segment_bytes = 16 * 1024;
   spec.timeout_s = 60;
-  spec.cases = {{false, Suite::plain, {}}, {false, Suite::aes_256_gcm, {}}};
+  spec.cases = {{.gloo = false, .suite = Suite::plain, .algorithm = {}}, {.gloo = false, .suite = Suite::aes_256_gcm, .algorithm = {}}};
   return spec;
 }
 
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Bench, EveryOperation,
 
 TEST(BenchRun, CountsAreOfTheOperationAloneWithoutBarriers) {
   BenchSpec spec = small_spec(Op::all_reduce, 3);
-  spec.cases = {{false, Suite::aes_256_gcm, Algorithm::ring}};
+  spec.cases = {{.gloo = false, .suite = Suite::aes_256_gcm, .algorithm = Algorithm::ring}};
   for (const BenchRow& row : rows_of(spec)) {
     EXPECT_EQ(row.seals + row.opens, 4 * (3 - 1));
     EXPECT_EQ(row.sealed_bytes, static_cast<double>(row.size.size_bytes) * 4 / 3);
