@@ -139,7 +139,8 @@ Result<void> CudaGroup::seal_chunk(const DeviceSend& send, const MoveCut& cut, s
   counters_.seals += chunk == 0 ? 1 : 0;
   counters_.sealed_segments += job.segments;
   counters_.sealed_bytes += payload;
-  if (config_.suite == Suite::plain) return enqueue_plain_seal(job, blocks_max() * share / 100, stream);
+  if (config_.suite == Suite::plain)
+    return enqueue_plain_seal(state_, job, blocks_max() * share / 100, stream);
   DeviceKeyRing& ring = *to_[send.peer];
   ring.limit_share(share);
   OpRequest numbers;
@@ -158,7 +159,8 @@ Result<void> CudaGroup::open_chunk(const DeviceRecv& recv, const MoveCut& cut, s
   counters_.opens += chunk == 0 ? 1 : 0;
   counters_.opened_segments += job.segments;
   counters_.opened_bytes += cut.payload_of(chunk);
-  if (config_.suite == Suite::plain) return enqueue_plain_open(job, blocks_max() * share / 100, stream_);
+  if (config_.suite == Suite::plain)
+    return enqueue_plain_open(state_, job, blocks_max() * share / 100, stream_);
   DeviceKeyRing& ring = *from_[recv.peer];
   ring.limit_share(share);
   OpRequest numbers;

@@ -47,7 +47,7 @@ struct GateBody {
   template <class Fabric>
   SR_HOST_DEVICE static void post(Fabric& fabric, GroupState& state, const GateJob& job, std::uint32_t peer) {
     const std::uint32_t slot = job.posts[peer];
-    if (slot >= kWireSlots) return;
+    if (job.post == GateWord::none || slot >= kWireSlots) return;
     const bool flag = job.post == GateWord::flag;
     std::uint64_t& ticket = flag ? state.sent[peer][slot] : state.taken[peer][slot];
     const WireShape& shape = state.shape;
@@ -62,7 +62,7 @@ struct GateBody {
   SR_HOST_DEVICE static std::uint32_t wait(Fabric& fabric, const GroupState& state, const GateJob& job,
                                            std::uint32_t peer) {
     const std::uint32_t slot = job.waits[peer];
-    if (slot >= kWireSlots) return 0;
+    if (job.wait == GateWord::none || slot >= kWireSlots) return 0;
     const bool flag = job.wait == GateWord::flag;
     const WireShape& shape = state.shape;
     const std::byte* const word =

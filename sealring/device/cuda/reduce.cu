@@ -12,14 +12,18 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
+// For the whole block, whatever becomes of the verdict meanwhile.
+__device__ bool failed(const GroupState& state) {
+  __shared__ std::uint32_t verdict;
+  if (threadIdx.x == 0) verdict = verdict_of(state);
+  __syncthreads();
+  return verdict != 0;
+}
+
 template <DType D, RedOp R>
 __global__ void __launch_bounds__(kThreads)
     reduce_kernel(const GroupState* const state, const ReduceArguments job) {
-  // What a refused key was to release is not summed either.
-  __shared__ std::uint32_t verdict;
-  if (threadIdx.x == 0) verdict = verdict_of(*state);
-  __syncthreads();
-  if (verdict != 0) return;
+  if (failed(*state)) return;  // what a refused key was to release is not summed either
   reduce_chunks<D, R>(job, std::uint64_t{blockIdx.x} * kThreads + threadIdx.x,
                       std::uint64_t{gridDim.x} * kThreads);
 }
@@ -30,13 +34,17 @@ __global__ void __launch_bounds__(kThreads) scale_kernel(const ScaleArguments jo
                   std::uint64_t{gridDim.x} * kThreads);
 }
 
-__global__ void __launch_bounds__(kPlainThreads) plain_seal_kernel(const SegmentJob job) {
+__global__ void __launch_bounds__(kPlainThreads)
+    plain_seal_kernel(const GroupState* const state, const SegmentJob job) {
+  if (failed(*state)) return;
   DeviceBlock block;
   PlainSealBody::run(block, job, Column{blockIdx.x, gridDim.x});
 }
 
 template <CombineKind K>
-__global__ void __launch_bounds__(kPlainThreads) plain_open_kernel(const SegmentJob job) {
+__global__ void __launch_bounds__(kPlainThreads)
+    plain_open_kernel(const GroupState* const state, const SegmentJob job) {
+  if (failed(*state)) return;
   DeviceBlock block;
   PlainOpenBody<K>::run(block, job, Column{blockIdx.x, gridDim.x});
 }
@@ -132,19 +140,21 @@ Result<void> enqueue_scale(DType dtype, const ScaleArguments& job, unsigned bloc
   return launch(kernel, blocks_for(job.bytes), blocks_max, arguments, stream);
 }
 
-Result<void> enqueue_plain_seal(const SegmentJob& job, unsigned blocks_max, void* stream) {
+Result<void> enqueue_plain_seal(const GroupState* state, const SegmentJob& job, unsigned blocks_max,
+                                void* stream) {
   SegmentJob copy = job;
-  void* arguments[] = {&copy};
+  void* arguments[] = {&state, &copy};
   return launch(reinterpret_cast<const void*>(&plain_seal_kernel), job.segments, blocks_max, arguments,
                 stream);
 }
 
-Result<void> enqueue_plain_open(const SegmentJob& job, unsigned blocks_max, void* stream) {
+Result<void> enqueue_plain_open(const GroupState* state, const SegmentJob& job, unsigned blocks_max,
+                                void* stream) {
   const CombineOp& combine = job.combine;
   const void* const kernel =
       plain_open_kernel_of(combine_kind(combine.redop, combine.dtype, combine.divisor));
   SegmentJob copy = job;
-  void* arguments[] = {&copy};
+  void* arguments[] = {&state, &copy};
   return launch(kernel, job.segments, blocks_max, arguments, stream);
 }
 

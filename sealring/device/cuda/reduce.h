@@ -17,8 +17,10 @@ Result<void> enqueue_reduce(const GroupState* state, DType dtype, RedOp redop, c
                             unsigned blocks_max, void* stream);
 /// Errors: UNSUPPORTED (a type that is no float), CUDA.
 Result<void> enqueue_scale(DType dtype, const ScaleArguments& job, unsigned blocks_max, void* stream);
-/// Study only. Errors: CUDA.
-Result<void> enqueue_plain_seal(const SegmentJob& job, unsigned blocks_max, void* stream);
-Result<void> enqueue_plain_open(const SegmentJob& job, unsigned blocks_max, void* stream);
+/// Study only; nothing is moved where the group has a verdict by then. Errors: CUDA.
+Result<void> enqueue_plain_seal(const GroupState* state, const SegmentJob& job, unsigned blocks_max,
+                                void* stream);
+Result<void> enqueue_plain_open(const GroupState* state, const SegmentJob& job, unsigned blocks_max,
+                                void* stream);
 
 }  // namespace sealring::cuda

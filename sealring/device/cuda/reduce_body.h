@@ -62,13 +62,14 @@ SR_HOST_DEVICE inline void reduce_chunks(const ReduceArguments& job, std::uint64
   constexpr int kElements = static_cast<int>(16 / sizeof(Storage));
   for (std::uint64_t chunk = index; chunk < (job.bytes + 15) / 16; chunk += step) {
     typename Element::Value sum[kElements];
-    for (std::uint32_t k = 0; k < job.count; ++k) {
+    const Chunk first = reduce_internal::load_part(job.sources[0], job.bytes, chunk);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) sum[e] = Element::widen(in::element_of<Storage>(first, e));
+    for (std::uint32_t k = 1; k < job.count; ++k) {
       const Chunk term = reduce_internal::load_part(job.sources[k], job.bytes, chunk);
 #pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        const auto value = Element::widen(in::element_of<Storage>(term, e));
-        sum[e] = k == 0 ? value : reductions::combine<D, R>(sum[e], value);
-      }
+      for (int e = 0; e < kElements; ++e)
+        sum[e] = reductions::combine<D, R>(sum[e], Element::widen(in::element_of<Storage>(term, e)));
     }
     Chunk out{};
 #pragma unroll

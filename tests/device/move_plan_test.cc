@@ -1,0 +1,162 @@
+// Claim: a record between GPUs is cut alike at both ends, every byte of it lies in exactly one chunk, every
+// chunk fits its slot, and the chunks of a pair come in one order.
+// How: cuts of many sizes, suites and worlds are walked; rounds of random steps are compared from both ends.
+#include "sealring/device/cuda/move_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "sealring/device/cuda/group_state.h"
+
+namespace sealring::cuda::test {
+namespace {
+
+constexpr Suite kSuites[] = {Suite::chacha20_poly1305, Suite::aes_256_gcm, Suite::aes_128_gcm, Suite::plain};
+
+std::vector<std::uint64_t> sizes() {
+  std::vector<std::uint64_t> out;
+  for (int bits = 0; bits <= 36; ++bits) {
+    for (const std::int64_t off : {-8, -2, -1, 0, 1, 2, 8, 4096}) {
+      const std::int64_t size = (std::int64_t{1} << bits) + off;
+      if (size >= 0) out.push_back(static_cast<std::uint64_t>(size));
+    }
+  }
+  return out;
+}
+
+void expect_walks(const MoveCut& cut, std::uint64_t bytes, std::uint64_t slot_bytes) {
+  std::uint64_t payload = 0, segments = 0;
+  for (std::uint32_t chunk = 0; chunk < cut.chunks(); ++chunk) {
+    ASSERT_EQ(cut.first_segment(chunk), segments);
+    ASSERT_EQ(cut.payload_offset(chunk), payload);
+    ASSERT_LE(cut.wire_bytes_of(chunk), slot_bytes);
+    ASSERT_GE(cut.segments_of(chunk), 1u);
+    payload += cut.payload_of(chunk);
+    segments += cut.segments_of(chunk);
+  }
+  ASSERT_EQ(payload, bytes);
+  ASSERT_EQ(segments, cut.layout.segments());
+}
+
+TEST(MovePlan, EveryByteOfARecordLiesInOneChunkThatFits) {
+  for (const std::uint32_t world : {2u, 3u, 4u, 5u, 8u, 16u, 64u}) {
+    for (const Suite suite : kSuites) {
+      for (const std::uint64_t bytes : sizes()) {
+        if (bytes > 1ull << 33 && world > 8) continue;  // long walks, nothing else in them
+        const MoveCut cut = cut_move(bytes, suite, world);
+        ASSERT_EQ(cut.layout.payload_bytes, bytes);
+        ASSERT_EQ(cut.layout.segment_bytes % 128, 0u);
+        ASSERT_GE(cut.layout.segment_bytes, kMoveSegmentMin);
+        ASSERT_LE(cut.layout.segment_bytes, segment_wish(suite).segment_bytes);
+        ASSERT_GE(cut.chunk_segments, 1u);
+        ASSERT_NO_FATAL_FAILURE(expect_walks(cut, bytes, slot_bytes_of(world))) << bytes << " " << world;
+      }
+    }
+  }
+}
+
+TEST(MovePlan, LargeRecordsHaveTheSegmentsThatKernelsWant) {
+  EXPECT_EQ(cut_move(1ull << 30, Suite::chacha20_poly1305, 2).layout.segment_bytes, 64u * 1024);
+  EXPECT_EQ(cut_move(1ull << 30, Suite::aes_256_gcm, 2).layout.segment_bytes, 128u * 1024);
+  EXPECT_EQ(cut_move(64 << 10, Suite::chacha20_poly1305, 2).layout.segment_bytes, kMoveSegmentMin);
+  EXPECT_EQ(cut_move(0, Suite::chacha20_poly1305, 2).chunks(), 1u);
+  EXPECT_EQ(cut_move(kWholeBytes, Suite::chacha20_poly1305, 2).chunks(), 1u);
+  EXPECT_GE(cut_move(64 << 20, Suite::chacha20_poly1305, 2).chunks(), 4u);
+}
+
+TEST(MovePlan, WindowsStayBelowTheirBound) {
+  for (std::uint32_t world = 2; world <= kGroupRanksMax; ++world) {
+    const WireShape shape = WireShape::of(world, slot_bytes_of(world));
+    EXPECT_LE(shape.bytes(), kWindowBytesMax) << world;
+    EXPECT_GE(shape.slot_bytes, kMoveSegmentMin + kTagBytes);
+    EXPECT_EQ(shape.slot_bytes % 128, 0u);
+  }
+  EXPECT_EQ(slot_bytes_of(2), kSlotBytesMax);
+}
+
+TEST(MovePlan, TheWordsAndSlotsOfAWindowDoNotOverlap) {
+  for (const std::uint32_t world : {2u, 3u, 8u}) {
+    const WireShape shape = WireShape::of(world, 4096);
+    for (std::uint32_t owner = 0; owner < world; ++owner) {
+      std::map<std::uint64_t, std::uint64_t> taken;  // begin -> end
+      for (std::uint32_t peer = 0; peer < world; ++peer) {
+        if (peer == owner) continue;
+        for (std::uint32_t slot = 0; slot < kWireSlots; ++slot) {
+          taken[shape.slot_offset(owner, peer, slot)] = shape.slot_offset(owner, peer, slot) + 4096;
+          taken[shape.flag_offset(owner, peer, slot)] = shape.flag_offset(owner, peer, slot) + kWordBytes;
+          taken[shape.credit_offset(owner, peer, slot)] = shape.credit_offset(owner, peer, slot) + kWordBytes;
+        }
+      }
+      ASSERT_EQ(taken.size(), (world - 1) * kWireSlots * 3);
+      std::uint64_t end = 0;
+      for (const auto& [begin, behind] : taken) {
+        ASSERT_GE(begin, end);
+        end = behind;
+      }
+      ASSERT_LE(end, shape.bytes());
+    }
+  }
+}
+
+/// The chunks of one direction of a pair, in the order in which they are given to the wire: which of the
+/// pair's moves, and which chunk of it.
+using PairOrder = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+PairOrder order_of(const std::vector<MoveRound>& rounds, std::span<const MoveEnd> moves, Rank peer,
+                   bool sends) {
+  PairOrder out;
+  for (const MoveRound& round : rounds) {
+    std::uint32_t in_round = 0;
+    for (const ChunkOfMove& at : sends ? round.sends : round.recvs) {
+      if (moves[at.move].peer != peer) continue;
+      ++in_round;
+      std::uint32_t place = 0;
+      for (std::uint32_t i = 0; i < at.move; ++i) place += moves[i].peer == peer ? 1 : 0;
+      out.emplace_back(place, at.chunk);
+    }
+    EXPECT_LE(in_round, 1u);
+  }
+  return out;
+}
+
+TEST(MovePlan, BothEndsGiveAPairsChunksInOneOrder) {
+  std::mt19937_64 random(5);
+  for (int trial = 0; trial < 200; ++trial) {
+    const auto world = static_cast<Rank>(2 + random() % 4);
+    // Moves between all ranks, in the order of each rank's own list.
+    std::vector<std::vector<MoveEnd>> sends(world), recvs(world);
+    for (int move = 0; move < 6; ++move) {
+      const auto from = static_cast<Rank>(random() % world);
+      const auto to = static_cast<Rank>((from + 1 + random() % (world - 1)) % world);
+      const MoveCut cut = cut_move(random() % (40u << 20), Suite::chacha20_poly1305, world);
+      sends[from].push_back({to, cut});
+      recvs[to].push_back({from, cut});
+    }
+    std::vector<std::vector<MoveRound>> rounds;
+    for (Rank rank = 0; rank < world; ++rank) rounds.push_back(plan_rounds(sends[rank], recvs[rank]));
+    for (Rank from = 0; from < world; ++from) {
+      for (Rank to = 0; to < world; ++to) {
+        if (from == to) continue;
+        const PairOrder out = order_of(rounds[from], sends[from], to, true);
+        ASSERT_EQ(out, order_of(rounds[to], recvs[to], from, false));
+        std::size_t chunks = 0;
+        for (const MoveEnd& end : sends[from]) chunks += end.peer == to ? end.cut.chunks() : 0;
+        ASSERT_EQ(out.size(), chunks);
+      }
+    }
+  }
+}
+
+TEST(MovePlan, SealAndOpenShareTheChipOnlyWhereTheyMeet) {
+  EXPECT_EQ(chip_share(1).seal, 100u);
+  EXPECT_EQ(chip_share(1).open, 100u);
+  for (const std::size_t rounds : {2u, 100u}) {
+    EXPECT_LE(chip_share(rounds).seal + chip_share(rounds).open, 100u);
+    EXPECT_GT(chip_share(rounds).seal, 0u);
+    EXPECT_GT(chip_share(rounds).open, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace sealring::cuda::test
