@@ -7,6 +7,7 @@
 #include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/gate.h"
 #include "sealring/device/cuda/group_verdict.h"
+#include "sealring/device/cuda/nccl_wire.h"
 #include "sealring/device/cuda/reduce.h"
 #include "sealring/device/cuda/window_wire.h"
 
@@ -32,8 +33,6 @@ Result<void> check_config(const DeviceGroupConfig& config, const DeviceGroupKeys
   if (config.suite == Suite::chained_gmac)
     return fail(Code::unsupported, kStage, "suite chained-gmac has no group on GPUs",
                 "use aes-256-gcm, aes-128-gcm or chacha20-poly1305");
-  if (config.wire == DeviceWireKind::nccl)
-    return fail(Code::unsupported, kStage, "this build has no wire over NCCL", "use ipc windows");
   if (config.suite == Suite::plain) return {};
   for (std::size_t peer = 0; peer < ranks; ++peer) {
     if (peer == config.rank) continue;
@@ -41,6 +40,11 @@ Result<void> check_config(const DeviceGroupConfig& config, const DeviceGroupKeys
       return fail(Code::invalid_argument, kStage, "the keys to and from a peer are missing");
   }
   return {};
+}
+
+Result<std::unique_ptr<DeviceWire>> make_wire(const DeviceGroupConfig& config, GroupState* state) {
+  if (config.wire == DeviceWireKind::nccl) return NcclWire::make(config, state);
+  return WindowWire::make(config, state);
 }
 
 }  // namespace
@@ -81,7 +85,7 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
   }
   SR_TRY(checked(cudaMemcpy(state_, &state, sizeof state, cudaMemcpyHostToDevice), "group state"));
   if (world() > 1) {
-    SR_TRY(wire_, WindowWire::make(config_, state_));
+    SR_TRY(wire_, make_wire(config_, state_));
   }
   return checked(cudaDeviceSynchronize(), "group state");
 }
