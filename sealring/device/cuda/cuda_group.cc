@@ -96,7 +96,8 @@ Result<void> CudaGroup::make_rings(DeviceGroupKeys keys) {
   if (config_.suite == Suite::plain) return {};
   const auto make = [&](std::unique_ptr<KeySource> source) -> Result<std::unique_ptr<DeviceKeyRing>> {
     SR_TRY(auto ring, DeviceKeyRing::make(config_.device, config_.suite, 0, config_.budget));
-    SR_TRY(ring->refill_from(std::move(source)));
+    // A ring a direction a peer: the looks of all of them add up.
+    SR_TRY(ring->refill_from(std::move(source), KeyRefill::kPeriodMax));
     ring->limit_columns(config_.columns);
     return ring;
   };

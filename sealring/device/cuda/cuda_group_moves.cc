@@ -109,13 +109,15 @@ Result<void> CudaGroup::run_round(const Step& step, std::size_t index, cudaStrea
   for (const ChunkOfMove& at : round.sends)
     SR_TRY(
         seal_chunk(step.sends[at.move], step.send_ends[at.move].cut, at.chunk, step.share.seal, seal_stream));
-  SR_TRY(wire_->sent(wire_round, seal_stream));
-  if (seal_stream != stream_) {
+  if (seal_stream == stream_) {
+    SR_TRY(wire_->exchanged(wire_round, stream_));
+  } else {
+    SR_TRY(wire_->sent(wire_round, seal_stream));
     // Behind the round's seals; in the last round it is also where the seal stream joins.
     SR_TRY(checked(cudaEventRecord(sealed_, seal_stream), "order"));
     SR_TRY(checked(cudaStreamWaitEvent(stream_, sealed_, 0), "order"));
+    SR_TRY(wire_->arrived(wire_round, stream_));
   }
-  SR_TRY(wire_->arrived(wire_round, stream_));
   SR_TRY(open_round(step, index));
   return wire_->taken(wire_round, stream_);
 }

@@ -96,10 +96,10 @@ inline Result<unsigned> refill_once(SlotMemory& memory, KeySource& source) {
 class KeyRefill {
  public:
   /// The protocol says every 20 ms at least; an epoch lasts 100 ms at least.
-  static constexpr std::chrono::milliseconds kPeriod{5};
+  static constexpr std::chrono::milliseconds kPeriod{5}, kPeriodMax{20};
 
-  KeyRefill(SlotMemory& memory, std::unique_ptr<KeySource> source)
-      : memory_(memory), source_(std::move(source)) {}
+  KeyRefill(SlotMemory& memory, std::unique_ptr<KeySource> source, std::chrono::milliseconds period = kPeriod)
+      : memory_(memory), source_(std::move(source)), period_(period) {}
   KeyRefill(const KeyRefill&) = delete;
   KeyRefill& operator=(const KeyRefill&) = delete;
   ~KeyRefill() { stop(); }
@@ -132,7 +132,7 @@ class KeyRefill {
  private:
   void run() {
     std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, kPeriod, [&] { return stopping_; })) {
+    while (!wake_.wait_for(lock, period_, [&] { return stopping_; })) {
       lock.unlock();
       const auto filled = refill_once(memory_, *source_);
       lock.lock();
@@ -145,6 +145,7 @@ class KeyRefill {
 
   SlotMemory& memory_;
   std::unique_ptr<KeySource> source_;
+  const std::chrono::milliseconds period_;
   std::atomic<Epoch> filled_to_{0};
   mutable std::mutex mutex_;
   std::condition_variable wake_;

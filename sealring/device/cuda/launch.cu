@@ -115,9 +115,9 @@ Result<void> DeviceKeyRing::upload(Epoch epoch, const SecretBytes& key, const Se
   return fill_slot(*slots_, EpochKey{epoch, key.clone(), iv.clone()});
 }
 
-Result<void> DeviceKeyRing::refill_from(std::unique_ptr<KeySource> source) {
+Result<void> DeviceKeyRing::refill_from(std::unique_ptr<KeySource> source, std::chrono::milliseconds period) {
   if (refill_) return fail(Code::invalid_argument, "device.load", "this ring has a chain of keys already");
-  refill_ = std::make_unique<KeyRefill>(*slots_, std::move(source));
+  refill_ = std::make_unique<KeyRefill>(*slots_, std::move(source), period);
   return refill_->start();
 }
 

@@ -32,8 +32,9 @@ class DeviceKeyRing {
   Result<void> upload(Epoch epoch, const SecretBytes& key, const SecretBytes& iv);
   /// Hands the chain of keys over: fills the slots that hold none, and then a thread of its own refills each
   /// slot that the device has freed, also while graphs are replayed or captured. upload() is refused from
-  /// here on. Errors: INVALID_ARGUMENT (a second call), CUDA.
-  Result<void> refill_from(std::unique_ptr<KeySource> source);
+  /// here on. `period`: between its looks. Errors: INVALID_ARGUMENT (a second call), CUDA.
+  Result<void> refill_from(std::unique_ptr<KeySource> source,
+                           std::chrono::milliseconds period = KeyRefill::kPeriod);
   /// Ends the refilling; what is on the device stays, and KEY_LIMIT follows when it is used up.
   void stop_refill();
   /// All epochs below this have been uploaded by the refill.

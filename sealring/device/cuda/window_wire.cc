@@ -62,19 +62,34 @@ std::byte* WindowWire::out_place(Rank peer) {
   return peers_[peer].window->data() + shape_.slot_offset(peer, rank_, peers_[peer].out_slot);
 }
 
+void WindowWire::post_flags(const WireRound& round, GateJob& gate) const {
+  gate.post = GateWord::flag;
+  for (const WireChunk& chunk : round.out) gate.posts[chunk.peer] = peers_[chunk.peer].out_slot;
+}
+
+void WindowWire::wait_for_flags(const WireRound& round, GateJob& gate) const {
+  gate.wait = GateWord::flag;
+  for (const WireChunk& chunk : round.in) gate.waits[chunk.peer] = peers_[chunk.peer].in_slot;
+}
+
 Result<void> WindowWire::sent(const WireRound& round, void* stream) {
   if (round.out.empty()) return {};
   GateJob gate = GateJob::of();
-  gate.post = GateWord::flag;
-  for (const WireChunk& chunk : round.out) gate.posts[chunk.peer] = peers_[chunk.peer].out_slot;
+  post_flags(round, gate);
   return enqueue_gate(state_, gate, stream);
 }
 
 Result<void> WindowWire::arrived(const WireRound& round, void* stream) {
   if (round.in.empty()) return {};
   GateJob gate = GateJob::of();
-  gate.wait = GateWord::flag;
-  for (const WireChunk& chunk : round.in) gate.waits[chunk.peer] = peers_[chunk.peer].in_slot;
+  wait_for_flags(round, gate);
+  return enqueue_gate(state_, gate, stream);
+}
+
+Result<void> WindowWire::exchanged(const WireRound& round, void* stream) {
+  GateJob gate = GateJob::of();
+  post_flags(round, gate);
+  wait_for_flags(round, gate);
   return enqueue_gate(state_, gate, stream);
 }
 

@@ -25,6 +25,7 @@ class WindowWire final : public DeviceWire {
   std::byte* out_place(Rank peer) override;
   Result<void> sent(const WireRound& round, void* stream) override;
   Result<void> arrived(const WireRound& round, void* stream) override;
+  Result<void> exchanged(const WireRound& round, void* stream) override;
   const std::byte* in_place(Rank peer) override;
   Result<void> taken(const WireRound& round, void* stream) override;
   void abort() noexcept override {}  // the gates see the group's abort word
@@ -36,6 +37,9 @@ class WindowWire final : public DeviceWire {
   const WireShape& shape() const { return shape_; }
 
  private:
+  void post_flags(const WireRound& round, GateJob& gate) const;
+  void wait_for_flags(const WireRound& round, GateJob& gate) const;
+
   struct Peer {
     std::unique_ptr<PeerWindow> window;
     std::uint64_t chunks_out = 0, chunks_in = 0;  ///< enqueued so far: both ends count alike

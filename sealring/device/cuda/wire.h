@@ -53,6 +53,11 @@ class DeviceWire {
   virtual Result<void> arrived(const WireRound& round, void* stream) = 0;
   /// Of the round that began last; untrusted, and changes while it is read.
   virtual const std::byte* in_place(Rank peer) = 0;
+  /// sent() and arrived() where both streams are one.
+  virtual Result<void> exchanged(const WireRound& round, void* stream) {
+    SR_TRY(sent(round, stream));
+    return arrived(round, stream);
+  }
   virtual Result<void> taken(const WireRound& round, void* stream) = 0;
 
   /// From any thread, and also when the group has a verdict: what waits outside of the group's gates ends.
