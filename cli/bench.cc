@@ -133,7 +133,7 @@ Result<std::vector<BenchCase>> cases_of(const Options& options, Op op) {
     if (name == "gloo") {
       if (op != Op::all_reduce)
         return fail(Code::unsupported, "bench.options", "gloo is compared for all_reduce only");
-      out.push_back({.gloo = true, .suite = Suite::plain});
+      out.push_back({.gloo = true, .suite = Suite::plain, .algorithm = {}});
       continue;
     }
     if (const auto nccl = parse_nccl(name)) {

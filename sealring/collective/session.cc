@@ -126,10 +126,6 @@ class SessionImpl final : public Session {
     SR_TRY(core_->check_process());
     if (core_->verdict.dead()) return fail(*core_->verdict.error());
     SR_TRY(check_members(members));
-    if (suite_is_study(core_->config.suite)) {
-      return fail(Code::unsupported, "session.split",
-                  fmt::format("suite {} does not exist on a device", to_string(core_->config.suite)));
-    }
     return without_exceptions("session.split", [&]() -> Result<std::shared_ptr<Communicator>> {
       auto& queue = device_queues_[place.device];
       if (queue == nullptr) queue = std::make_shared<DeviceQueue>(core_);
