@@ -42,9 +42,19 @@ Result<void> check_config(const DeviceGroupConfig& config, const DeviceGroupKeys
   return {};
 }
 
-Result<std::unique_ptr<DeviceWire>> make_wire(const DeviceGroupConfig& config, GroupState* state) {
-  if (config.wire == DeviceWireKind::nccl) return NcclWire::make(config, state);
-  return WindowWire::make(config, state);
+/// The fused kernels do what they can do wherever windows are; the rest is staged.
+bool has_fused(const DeviceGroupConfig& config) {
+  return config.wire != DeviceWireKind::nccl && config.suite == Suite::chacha20_poly1305 &&
+         config.members.size() > 1 && config.members.size() <= kFusedPeersMax + 1;
+}
+
+/// Blocks of a fused kernel: all that fit at once; of ranks that may share the device, each its part, so that
+/// every one of them has some running.
+std::uint32_t fused_columns(const DeviceGroupConfig& config, unsigned multiprocessors) {
+  if (config.columns != 0) return config.columns;
+  const auto ranks = static_cast<std::uint32_t>(config.members.size());
+  const std::uint32_t all = multiprocessors * (ranks == 2 ? 3 : 2);
+  return config.wire == DeviceWireKind::local ? std::max(1u, all / ranks) : all;
 }
 
 }  // namespace
@@ -69,7 +79,7 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
   SR_TRY(checked(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query"));
   for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1], &private_stream_})
     SR_TRY(checked(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, highest), "stream"));
-  for (cudaEvent_t* const event : {&fork_, &sealed_, &chain_, &inner_})
+  for (cudaEvent_t* const event : {&fork_, &sealed_})
     SR_TRY(checked(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "event"));
   SR_TRY(checked(cudaMalloc(&state_, sizeof(GroupState)), "group state", sizeof(GroupState)));
   SR_TRY(make_rings(std::move(keys)));
@@ -84,10 +94,30 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
     state.from[peer] = from_[peer] ? from_[peer]->state() : nullptr;
   }
   SR_TRY(checked(cudaMemcpy(state_, &state, sizeof state, cudaMemcpyHostToDevice), "group state"));
-  if (world() > 1) {
-    SR_TRY(wire_, make_wire(config_, state_));
-  }
+  SR_TRY(make_wire());
   return checked(cudaDeviceSynchronize(), "group state");
+}
+
+Result<void> CudaGroup::make_wire() {
+  const bool fused = has_fused(config_);
+  // Staged ops of different groups never keep each other from running.
+  SR_TRY(chain_, fused ? LaunchChain::of_rank(config_.device, config_.members[config_.rank])
+                       : LaunchChain::make(config_.device));
+  if (world() == 1) return {};
+  if (config_.wire == DeviceWireKind::nccl) {
+    SR_TRY(wire_, NcclWire::make(config_, state_));
+    return {};
+  }
+  std::uint64_t beside_bytes = 0;
+  if (fused) {
+    const std::uint32_t columns = fused_columns(config_, multiprocessors_);
+    SR_TRY(fused_, FusedRank::make(config_, columns));
+    beside_bytes = FusedRank::window_bytes(world(), columns);
+  }
+  SR_TRY(auto windows, WindowWire::make(config_, state_, beside_bytes));
+  windows_ = windows.get();
+  wire_ = std::move(windows);
+  return {};
 }
 
 Result<void> CudaGroup::make_rings(DeviceGroupKeys keys) {
@@ -157,7 +187,7 @@ void CudaGroup::release(Memory& memory) {
 bool CudaGroup::wait_until_idle(Deadline deadline) {
   const RelaxedCapture relaxed;
   while (true) {
-    bool busy = cudaEventQuery(chain_) == cudaErrorNotReady;
+    bool busy = chain_->busy();
     for (const cudaStream_t stream : {seal_streams_[0], private_stream_})
       busy = busy || cudaStreamQuery(stream) == cudaErrorNotReady;
     if (!busy || deadline.expired()) return !busy;
@@ -168,7 +198,7 @@ bool CudaGroup::wait_until_idle(Deadline deadline) {
 CudaGroup::~CudaGroup() {
   const DeviceGuard guard(config_.device);
   bool idle = true;
-  if (chain_ != nullptr && state_ != nullptr && private_stream_ != nullptr) {
+  if (chain_ && state_ != nullptr && private_stream_ != nullptr) {
     idle = wait_until_idle(
         Deadline::in(std::min<std::chrono::nanoseconds>(config_.timeout, std::chrono::hours(1)) + kGrace));
     if (!idle) {
@@ -185,10 +215,12 @@ CudaGroup::~CudaGroup() {
         (void)ring.release();
       }
     }
+    (void)fused_.release();
     (void)wire_.release();
     return;
   }
   cudaDeviceSynchronize();
+  fused_.reset();
   wire_.reset();
   to_.clear();
   from_.clear();
@@ -199,7 +231,7 @@ CudaGroup::~CudaGroup() {
     cudaFree(state_);
   }
   for (const auto& [serial, event] : ends_) free_events_.push_back(event);
-  for (const cudaEvent_t event : {fork_, sealed_, chain_, inner_}) free_events_.push_back(event);
+  for (const cudaEvent_t event : {fork_, sealed_}) free_events_.push_back(event);
   for (const cudaEvent_t event : free_events_) {
     if (event != nullptr) cudaEventDestroy(event);
   }
@@ -220,6 +252,14 @@ Result<void> CudaGroup::connect(std::span<const Bytes> offers, Deadline deadline
                 "connect needs the offers of " + std::to_string(world()) + " ranks, not of " +
                     std::to_string(offers.size()));
   if (wire_) SR_TRY(wire_->connect(offers, deadline));
+  if (fused_) {
+    std::vector<FusedRank::Peer> peers(world());
+    for (Rank peer = 0; peer < world(); ++peer) {
+      if (peer == config_.rank) continue;
+      peers[peer] = {windows_->beside_of(peer), to_[peer].get(), from_[peer].get()};
+    }
+    SR_TRY(fused_->connect(windows_->beside(), peers));
+  }
   connected_ = true;
   return {};
 }
@@ -229,14 +269,7 @@ Result<void> CudaGroup::begin(const DeviceOp& op, Stream& stream) {
   const DeviceGuard guard(config_.device);
   const auto native = static_cast<cudaStream_t>(stream.native);
   SR_TRY(capture_, capture_of(native));
-  // One order of all ops of the group: a captured op waits for the one before it in its capture; the first
-  // of a capture, when it is replayed, for whatever the group did last; an eager one likewise.
-  if (capture_ != 0 && capture_ == last_capture_) {
-    SR_TRY(checked(cudaStreamWaitEvent(native, inner_, 0), "order"));
-  } else {
-    const unsigned flags = capture_ != 0 ? cudaEventWaitExternal : cudaEventWaitDefault;
-    SR_TRY(checked(cudaStreamWaitEvent(native, chain_, flags), "order"));
-  }
+  SR_TRY(chain_->wait(native, capture_));
   op_ = op;
   stream_ = native;
   in_op_ = true;
@@ -274,13 +307,8 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   in_op_ = false;
   const DeviceGuard guard(config_.device);
   SR_TRY(enqueue_end(state_, dtype, output, stream_));
-  if (capture_ != 0) {
-    SR_TRY(checked(cudaEventRecordWithFlags(chain_, stream_, cudaEventRecordExternal), "order"));
-    SR_TRY(checked(cudaEventRecord(inner_, stream_), "order"));
-    last_capture_ = capture_;
-    return 0;
-  }
-  SR_TRY(checked(cudaEventRecord(chain_, stream_), "order"));
+  SR_TRY(chain_->record(stream_, capture_));
+  if (capture_ != 0) return 0;
   const std::lock_guard lock(ends_mutex_);
   cudaEvent_t event = nullptr;
   if (free_events_.empty()) {
@@ -335,6 +363,7 @@ void CudaGroup::abort() noexcept {
   const DeviceGuard guard(config_.device);
   const RelaxedCapture relaxed;
   if (wire_) wire_->abort();
+  if (fused_) (void)fused_->abort();  // whoever waits is ended by its deadline then
   static const std::uint32_t one = 1;
   const std::lock_guard lock(look_mutex_);
   cudaMemcpyAsync(&state_->abort, &one, sizeof one, cudaMemcpyHostToDevice, private_stream_);
@@ -342,7 +371,9 @@ void CudaGroup::abort() noexcept {
   cudaGetLastError();  // whoever waits is ended by its deadline then
 }
 
-std::string CudaGroup::describe() const { return (wire_ ? wire_->describe() : "one rank") + ", staged"; }
+std::string CudaGroup::describe() const {
+  return (wire_ ? wire_->describe() : "one rank") + (fused_ ? ", fused" : ", staged");
+}
 
 }  // namespace sealring::cuda
 

@@ -1,5 +1,8 @@
-// DeviceGroup on a CUDA device, staged: seal into a wire, open out of it, and nothing that is large ever
-// waits.
+// DeviceGroup on a CUDA device. A step is fused where there is a kernel for it (fused.h: chacha20-poly1305, up
+// to eight ranks that have windows); all else is staged: seal into a wire, open out of it, and nothing that is
+// large ever waits. Which of the two is decided by what all ranks know alike.
+//
+// Staged:
 //
 // A step is cut into rounds (move_plan.h). Of each round the seals run on a private stream and the opens on
 // the caller's, so that round r+1 is sealed while round r is opened; a step of one round runs on the caller's
@@ -17,8 +20,11 @@
 #include <mutex>
 #include <vector>
 
+#include "sealring/device/cuda/fused.h"
 #include "sealring/device/cuda/group_state.h"
 #include "sealring/device/cuda/launch.h"
+#include "sealring/device/cuda/launch_chain.h"
+#include "sealring/device/cuda/window_wire.h"
 #include "sealring/device/cuda/wire.h"
 #include "sealring/device/device_group.h"
 
@@ -63,6 +69,7 @@ class CudaGroup final : public DeviceGroup {
   Result<void> set_up(DeviceGroupKeys keys);
   Result<void> make_rings(DeviceGroupKeys keys);
   Result<void> make_memory();
+  Result<void> make_wire();
   Result<Memory> allocate(std::uint64_t bytes, const char* what);
   static void release(Memory& memory);
   bool wait_until_idle(Deadline deadline);
@@ -70,6 +77,9 @@ class CudaGroup final : public DeviceGroup {
   std::uint32_t world() const { return static_cast<std::uint32_t>(config_.members.size()); }
   unsigned blocks_max() const;
   RecordContext context_of(Rank from, Rank to, std::uint16_t step, std::uint64_t elements) const;
+  bool is_fused() const;
+  Result<void> exchange_fused(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
+                              DeviceStepRules rules);
   Result<void> run_round(const Step& step, std::size_t round, cudaStream_t seal_stream);
   Result<void> seal_chunk(const DeviceSend& send, const MoveCut& cut, std::uint32_t chunk, unsigned share,
                           cudaStream_t stream);
@@ -84,6 +94,8 @@ class CudaGroup final : public DeviceGroup {
   unsigned multiprocessors_ = 1;
   GroupState* state_ = nullptr;
   std::unique_ptr<DeviceWire> wire_;
+  WindowWire* windows_ = nullptr;     ///< the wire, where it has windows
+  std::unique_ptr<FusedRank> fused_;  ///< null: every step is staged
   std::vector<std::unique_ptr<DeviceKeyRing>> to_, from_;
   Memory open_memory_;                 ///< of the rings' opens, which follow one another
   Memory landing_;                     ///< a slot a peer: opened, not yet summed
@@ -92,16 +104,14 @@ class CudaGroup final : public DeviceGroup {
   cudaStream_t seal_streams_[2] = {};  ///< of eager ops, of captured ones
   cudaStream_t private_stream_ = nullptr;
   cudaEvent_t fork_ = nullptr, sealed_ = nullptr;
-  cudaEvent_t chain_ = nullptr;  ///< the end of the op before, replays included
-  cudaEvent_t inner_ = nullptr;  ///< the same inside of capture_
+  std::shared_ptr<LaunchChain> chain_;
   bool connected_ = false;
 
   // The op in progress:
   DeviceOp op_;
   cudaStream_t stream_ = nullptr;
   bool in_op_ = false;
-  unsigned long long capture_ = 0;       ///< 0: not captured
-  unsigned long long last_capture_ = 0;  ///< of the last captured op
+  unsigned long long capture_ = 0;  ///< 0: not captured
   std::uint64_t serial_ = 0;
   DeviceGroupCounters counters_;
 

@@ -79,6 +79,7 @@ Result<void> CudaGroup::exchange(std::span<const DeviceSend> sends, std::span<co
                                  DeviceStepRules rules) {
   SR_CHECK(in_op_, "exchange outside of an op");
   const DeviceGuard guard(config_.device);
+  if (is_fused()) return exchange_fused(sends, recvs, rules);
   Step step{sends, recvs, rules, {}, {}, {}, {}};
   step.send_ends = ends_of(sends, op_.dtype, config_.suite, world());
   step.recv_ends = ends_of(recvs, op_.dtype, config_.suite, world());
@@ -98,6 +99,29 @@ Result<void> CudaGroup::exchange(std::span<const DeviceSend> sends, std::span<co
   for (std::size_t round = 0; round < step.rounds.size(); ++round)
     SR_TRY(run_round(step, round, seal_stream));
   return {};
+}
+
+// Scaled inputs are staged: the fused kernels read what they are given as it is.
+bool CudaGroup::is_fused() const { return fused_ != nullptr && op_.redop != RedOp::premul_sum; }
+
+Result<void> CudaGroup::exchange_fused(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
+                                       DeviceStepRules rules) {
+  const auto width = dtype_bytes(op_.dtype);
+  const auto segments_of = [&](std::uint64_t bytes) {
+    const FusedCut cut = fused_cut(bytes, op_.dtype, world(), fused_->columns());
+    return RecordLayout::of(bytes, cut.segment_bytes).segments();
+  };
+  for (const DeviceSend& send : sends) {
+    counters_.seals += 1;
+    counters_.sealed_bytes += send.elements * width;
+    counters_.sealed_segments += segments_of(send.elements * width);
+  }
+  for (const DeviceRecv& recv : recvs) {
+    counters_.opens += 1;
+    counters_.opened_bytes += recv.elements * width;
+    counters_.opened_segments += segments_of(recv.elements * width);
+  }
+  return fused_->enqueue(op_, sends, recvs, rules, stream_);
 }
 
 Result<void> CudaGroup::run_round(const Step& step, std::size_t index, cudaStream_t seal_stream) {

@@ -13,14 +13,15 @@ Result<void> write_field(Field* at, const Field& value) {
 
 }  // namespace
 
-Result<std::unique_ptr<WindowWire>> WindowWire::make(const DeviceGroupConfig& config, GroupState* state) {
+Result<std::unique_ptr<WindowWire>> WindowWire::make(const DeviceGroupConfig& config, GroupState* state,
+                                                     std::uint64_t beside_bytes) {
   const DeviceGuard guard(config.device);
   std::unique_ptr<WindowWire> out(new WindowWire(config.device, config.rank, config.wire));
   const auto ranks = static_cast<std::uint32_t>(config.members.size());
   out->state_ = state;
   out->shape_ = WireShape::of(ranks, slot_bytes_of(ranks));
-  SR_TRY(out->window_, Window::make(config.device, out->shape_.bytes(), config.wire, config.rank,
-                                    static_cast<std::uint16_t>(ranks)));
+  SR_TRY(out->window_, Window::make(config.device, out->beside_offset() + beside_bytes, config.wire,
+                                    config.rank, static_cast<std::uint16_t>(ranks)));
   out->peers_.resize(ranks);
   SR_TRY(write_field(&state->shape, out->shape_));
   SR_TRY(write_field(&state->windows[config.rank], out->window_->data()));
@@ -37,7 +38,7 @@ Result<void> WindowWire::connect(std::span<const Bytes> offers, Deadline deadlin
   const DeviceGuard guard(device_);
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     if (peer == rank_) continue;
-    SR_TRY(peers_[peer].window, window_->map(offers[peer], shape_.bytes(), deadline));
+    SR_TRY(peers_[peer].window, window_->map(offers[peer], window_->bytes(), deadline));
     SR_TRY(write_field(&state_->windows[peer], peers_[peer].window->data()));
   }
   return {};

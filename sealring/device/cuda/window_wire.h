@@ -13,8 +13,10 @@ namespace sealring::cuda {
 class WindowWire final : public DeviceWire {
  public:
   /// `state` lies on the device and has ranks and rank set; the wire fills in its windows and their shape.
-  /// Errors: those of Window::make; CUDA.
-  static Result<std::unique_ptr<WindowWire>> make(const DeviceGroupConfig& config, GroupState* state);
+  /// `beside_bytes`: room in each window for others (the fused kernels), zeroed. Errors: those of Window::make;
+  /// CUDA.
+  static Result<std::unique_ptr<WindowWire>> make(const DeviceGroupConfig& config, GroupState* state,
+                                                  std::uint64_t beside_bytes);
   ~WindowWire() override;
   WindowWire(const WindowWire&) = delete;
   WindowWire& operator=(const WindowWire&) = delete;
@@ -32,6 +34,9 @@ class WindowWire final : public DeviceWire {
   void leak() noexcept override;
   std::string describe() const override;
 
+  /// The room beside, in my window and, once connected, in a peer's.
+  std::byte* beside() const { return window_->data() + beside_offset(); }
+  std::byte* beside_of(Rank peer) const { return peers_[peer].window->data() + beside_offset(); }
   /// Tests: a rank's own window.
   std::byte* window() const { return window_->data(); }
   const WireShape& shape() const { return shape_; }

@@ -1,0 +1,54 @@
+#include "sealring/device/cuda/launch_chain.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "sealring/device/cuda/errors.h"
+
+namespace sealring::cuda {
+
+Result<std::shared_ptr<LaunchChain>> LaunchChain::make(unsigned device) {
+  const DeviceGuard guard(device);
+  std::shared_ptr<LaunchChain> out(new LaunchChain);
+  out->device_ = device;
+  for (cudaEvent_t* const event : {&out->last_, &out->inner_})
+    SR_TRY(checked(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "event"));
+  return out;
+}
+
+Result<std::shared_ptr<LaunchChain>> LaunchChain::of_rank(unsigned device, Rank global_rank) {
+  static std::mutex mutex;
+  static std::map<std::pair<unsigned, Rank>, std::weak_ptr<LaunchChain>> chains;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<LaunchChain>& known = chains[{device, global_rank}];
+  if (auto chain = known.lock()) return chain;
+  SR_TRY(auto chain, make(device));
+  known = chain;
+  return chain;
+}
+
+LaunchChain::~LaunchChain() {
+  const DeviceGuard guard(device_);
+  for (const cudaEvent_t event : {last_, inner_}) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
+}
+
+Result<void> LaunchChain::wait(cudaStream_t stream, unsigned long long capture) {
+  if (capture != 0 && capture == capture_) return checked(cudaStreamWaitEvent(stream, inner_, 0), "order");
+  const unsigned flags = capture != 0 ? cudaEventWaitExternal : cudaEventWaitDefault;
+  return checked(cudaStreamWaitEvent(stream, last_, flags), "order");
+}
+
+Result<void> LaunchChain::record(cudaStream_t stream, unsigned long long capture) {
+  if (capture == 0) return checked(cudaEventRecord(last_, stream), "order");
+  SR_TRY(checked(cudaEventRecordWithFlags(last_, stream, cudaEventRecordExternal), "order"));
+  SR_TRY(checked(cudaEventRecord(inner_, stream), "order"));
+  capture_ = capture;
+  return {};
+}
+
+bool LaunchChain::busy() const { return cudaEventQuery(last_) == cudaErrorNotReady; }
+
+}  // namespace sealring::cuda
