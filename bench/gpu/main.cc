@@ -5,7 +5,7 @@
 // A row is one kernel of the list at one segment size: a line on standard error while it runs, and all its
 // samples in DIR/gpu-bench.json, beside the bytes that must cross memory and the operations that must be done
 // (counted by hand, see docs/kernel-notes.md). The fused rows are whole
-// all_reduces of two ranks that share the device. The last thing on the terminal is a short table.
+// collectives of two ranks that share the device. The last thing on the terminal is a short table.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include "bench/gpu/machine.h"
 #include "bench/gpu/record.h"
 #include "sealring/device/cuda/fused.h"
+#include "sealring/device/cuda/fused_window.h"
 #include "sealring/device/cuda/launch.h"
 #include "sealring/device/cuda/make_job.h"
 
@@ -135,54 +136,47 @@ class Bench {
     add(std::move(row));
   }
 
-  // Two ranks of a fused all_reduce in place, both on this device: it seals and opens 2 * bytes.
-  void fused(std::uint64_t bytes, unsigned columns) {
-    std::unique_ptr<FusedRank> ranks[2];
+  // Two ranks of a fused op, both on this device. all_reduce: in place, `bytes` is the tensor; else a piece
+  // of two. Either way a rank seals and opens `bytes`.
+  void fused(Op op, std::uint64_t bytes, unsigned columns) {
     std::unique_ptr<DeviceKeyRing> keys[2][2];  // [rank][out, in]
+    std::byte* windows[2] = {};
+    std::unique_ptr<FusedRank> ranks[2];
     cudaStream_t other = nullptr;
     cudaEvent_t fork = nullptr, join = nullptr;
     must(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "stream");
     must(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming), "event");
     must(cudaEventCreateWithFlags(&join, cudaEventDisableTiming), "event");
-    for (int i = 0; i < 2; ++i) {
-      auto made = FusedRank::make(0, columns, std::chrono::seconds(20));
+    for (Rank i = 0; i < 2; ++i) {
+      DeviceGroupConfig group;
+      group.rank = i;
+      group.members = {0, 1};
+      group.timeout = std::chrono::seconds(20);
+      auto made = FusedRank::make(group, columns);
       if (!made) must(Result<void>(tl::unexpected(made.error())));
       ranks[i] = std::move(*made);
       for (auto& ring : keys[i]) ring = make_ring(Suite::chacha20_poly1305);
+      must(cudaMalloc(&windows[i], FusedRank::window_bytes(2, columns)), "window");
+      must(cudaMemset(windows[i], 0, FusedRank::window_bytes(2, columns)), "window");
     }
-    FusedJob jobs[2];
-    const FusedCut cut = fused_cut(bytes, DType::f32, columns);
+    must(cudaDeviceSynchronize(), "window");
     for (Rank i = 0; i < 2; ++i) {
-      ranks[i]->connect(ranks[1 - i]->window());
-      RecordContext context;
-      context.dtype = DType::f32;
-      context.redop = RedOp::sum;
-      jobs[i] = fused_job_of(Suite::chacha20_poly1305, context, RecordLayout::of(bytes, cut.segment_bytes), i,
-                             static_cast<Rank>(1 - i));
-      std::byte* const tensor = i == 0 ? tensor_ : out_;
-      jobs[i].push.plaintext = jobs[i].pull.combine.local = jobs[i].pull.combine.dst = tensor;
+      FusedRank::Peer peers[2];
+      peers[1 - i] = {windows[1 - i], keys[i][0].get(), keys[i][1].get()};
+      must(ranks[i]->connect(windows[i], peers));
     }
-    Row row;
-    row.suite = to_string(Suite::chacha20_poly1305);
-    row.direction = "all_reduce";
-    row.combine = "f32, 2 ranks";
-    row.segment_bytes = cut.segment_bytes;
-    row.payload_bytes = bytes;
-    row.conditions = "columns 2 x " + std::to_string(columns);
-    // A rank reads its tensor twice and writes it once; a window is written and read.
-    row.memory_bytes = 2 * 5.0 * static_cast<double>(bytes);
-    row.name = "fused all_reduce f32, 2 ranks here, " + row.conditions + " seg " +
-               std::to_string(cut.segment_bytes / 1024) + "K";
+    Row row = fused_row(op, bytes, columns);
     row.samples = samples([&] {
       must(cudaEventRecord(fork, stream_), "event");
       must(cudaStreamWaitEvent(other, fork), "event");
-      must(ranks[0]->enqueue(jobs[0], *keys[0][0], *keys[0][1], stream_));
-      must(ranks[1]->enqueue(jobs[1], *keys[1][0], *keys[1][1], other));
+      for (Rank i = 0; i < 2; ++i) enqueue_fused(*ranks[i], op, i, bytes, i == 0 ? stream_ : other);
       must(cudaEventRecord(join, other), "event");
       must(cudaStreamWaitEvent(stream_, join), "event");
     });
     for (const auto& rank : ranks) must(rank->verdict(stream_));
     add(std::move(row));
+    for (auto& rank : ranks) rank.reset();
+    for (std::byte* const window : windows) must(cudaFree(window), "window");
     cudaEventDestroy(fork);
     cudaEventDestroy(join);
     cudaStreamDestroy(other);
@@ -192,6 +186,43 @@ class Bench {
   double copy_gbps() const { return copy_gbps_; }
 
  private:
+  static Row fused_row(Op op, std::uint64_t bytes, unsigned columns) {
+    const std::uint32_t segment = fused_cut(bytes, DType::f32, 2, columns).segment_bytes;
+    Row row;
+    row.suite = to_string(Suite::chacha20_poly1305);
+    row.direction = to_string(op);
+    row.combine = op == Op::all_gather ? "2 ranks" : "f32, 2 ranks";
+    row.segment_bytes = segment;
+    row.payload_bytes = bytes;
+    row.conditions = "columns 2 x " + std::to_string(columns);
+    // A rank reads what it seals and what it adds, and writes its output; a window is written and read.
+    row.memory_bytes = 2 * (op == Op::all_gather ? 4.0 : 5.0) * static_cast<double>(bytes);
+    row.name = "fused " + row.direction + " " + row.combine + " here, " + row.conditions + " seg " +
+               std::to_string(segment / 1024) + "K";
+    return row;
+  }
+  // Pieces are the halves of a tensor.
+  void enqueue_fused(FusedRank& at, Op op, Rank rank, std::uint64_t bytes, cudaStream_t stream) {
+    const auto peer = static_cast<Rank>(1 - rank);
+    std::byte* const tensor = rank == 0 ? tensor_ : out_;
+    const std::uint64_t elements = bytes / 4, stride = op == Op::all_reduce ? 0 : bytes;
+    const bool gathers = op == Op::all_gather;
+    DeviceOp device_op;
+    device_op.op = op;
+    device_op.redop = gathers ? RedOp::none : RedOp::sum;
+    device_op.dtype = DType::f32;
+    device_op.elements = elements;
+    DeviceSend send;
+    send.peer = peer;
+    send.data = tensor + (gathers ? rank : peer) * stride;
+    send.elements = elements;
+    DeviceRecv recv;
+    recv.peer = peer;
+    recv.dst = tensor + (gathers ? peer : rank) * stride;
+    recv.elements = elements;
+    if (!gathers) recv.local = recv.dst;
+    must(at.enqueue(device_op, {&send, 1}, {&recv, 1}, {!gathers, op == Op::all_reduce}, stream));
+  }
   static Row row_of(const KernelEntry& entry, std::uint64_t bytes, std::uint32_t segment,
                     const Options& options) {
     const bool seals = entry.direction == Direction::seal;
@@ -275,6 +306,8 @@ const Row* best_of(const std::vector<Row>& rows, const Row& like, std::uint64_t 
   return out;
 }
 
+bool is_fused(const Row& row) { return row.name.starts_with("fused"); }
+
 void print_table(const std::vector<Row>& rows, const bench::Machine& machine, double copy_gbps) {
   std::printf("\n%s, %d multiprocessors, driver %s, CUDA %s, %s\n", machine.gpu.c_str(),
               machine.multiprocessors, machine.driver.c_str(), machine.runtime_cuda.c_str(),
@@ -286,7 +319,7 @@ void print_table(const std::vector<Row>& rows, const bench::Machine& machine, do
   for (const Row& row : rows) {
     const std::string label =
         row.suite + " " + row.direction + (row.combine.empty() ? "" : "+" + row.combine);
-    if (row.suite.empty() || row.direction == "all_reduce" || std::ranges::count(seen, label) > 0) continue;
+    if (row.suite.empty() || is_fused(row) || std::ranges::count(seen, label) > 0) continue;
     seen.push_back(label);
     std::string line;
     char text[80];
@@ -307,10 +340,10 @@ void print_table(const std::vector<Row>& rows, const bench::Machine& machine, do
   }
 }
 
-// Of each fused all_reduce: its time, and the payload of one rank over it.
+// Of each fused op: its time, and the payload of one rank over it.
 void print_fused(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
-    if (row.direction != "all_reduce") continue;
+    if (!is_fused(row)) continue;
     std::printf("%-62s %4llu KiB %9.1f us [%8.1f, %8.1f] %6.1f GB/s\n", row.name.c_str(),
                 static_cast<unsigned long long>(row.payload_bytes / 1024), row.time.median, row.time.low,
                 row.time.high, gbps(row, row.time.median));
@@ -362,12 +395,14 @@ void further(Bench& bench) {
 
 void fused(Bench& bench, bool quick) {
   if (!only_suite.empty() && only_suite != to_string(Suite::chacha20_poly1305)) return;
-  bench.fused(256u << 20, 132);
-  if (quick) return;
-  for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 198u}) bench.fused(256u << 20, columns);
-  bench.fused(25u << 20, 132);
-  bench.fused(1u << 20, 132);
-  bench.fused(64u << 10, 32);
+  for (const Op op : {Op::all_reduce, Op::reduce_scatter, Op::all_gather}) {
+    bench.fused(op, 256u << 20, 198);
+    if (quick) continue;
+    for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u}) bench.fused(op, 256u << 20, columns);
+    bench.fused(op, 25u << 20, 198);
+    bench.fused(op, 1u << 20, 132);
+    bench.fused(op, 64u << 10, 32);
+  }
 }
 
 void small(Bench& bench) {

@@ -25,6 +25,15 @@ inline Bytes random_bytes(std::mt19937_64& random, std::size_t bytes) {
   return out;
 }
 
+/// Of floats small finite numbers, so that every byte of what is made of them is defined.
+inline Bytes random_elements(std::mt19937_64& random, DType dtype, std::uint64_t elements) {
+  const std::size_t size = dtype_bytes(dtype);
+  Bytes out = random_bytes(random, elements * size);
+  for (std::size_t at = size - 1; dtype_is_float(dtype) && at < out.size(); at += size)
+    out[at] &= std::byte{0xBB};
+  return out;
+}
+
 /// Memory whose first byte lies `shift` bytes behind a multiple of 16, with a margin that must stay as it
 /// was.
 class Shifted {

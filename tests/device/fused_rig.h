@@ -1,6 +1,6 @@
-// Two ranks of the fused all_reduce as threads of this process: their windows, their states, and a scheduler
-// that lets one block run at a time and picks the next by chance whenever a block looks at a word or posts
-// one.
+// The ranks of a group whose steps run fused, as threads of this process: their windows, their states, and a
+// scheduler that lets one block run at a time and picks the next by chance whenever a block looks at a word
+// or posts one.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/fused_body.h"
+#include "sealring/device/cuda/fused_job.h"
 #include "tests/device/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
@@ -33,6 +34,12 @@ class Baton {
   void maybe_yield(int me) {
     std::unique_lock lock(mutex_);
     if (random_() % 4 != 0) return;
+    give(pick(-1));
+    wait(me, lock);
+  }
+  /// Another thread goes on.
+  void yield(int me) {
+    std::unique_lock lock(mutex_);
     give(pick(-1));
     wait(me, lock);
   }
@@ -76,7 +83,7 @@ class Baton {
 
 /// A post as the adversary sees it, before the word is written.
 struct Post {
-  Rank to;  ///< whose window
+  Rank from, to;  ///< who posts, and in whose window
   bool flag;
   std::uint32_t column;
   std::uint64_t ticket;
@@ -84,180 +91,238 @@ struct Post {
   std::uint64_t value;
 };
 
-struct FusedOp {
-  std::uint64_t elements = 0;
-  DType dtype = DType::f32;
-  RedOp redop = RedOp::sum;
-  std::uint32_t columns = 1, resident = 1024;
-  std::uint32_t segment_bytes = kFusedSegmentMin;
-  bool in_place = false;
-  std::uint64_t seed = 1;
+/// What a rank does in one step.
+struct RankStep {
+  std::vector<DeviceSend> sends;
+  std::vector<DeviceRecv> recvs;
+  DeviceStepRules rules;
 };
 
-class FusedPair {
+class FusedWorld {
  public:
-  static constexpr std::uint64_t kPatience = 300;  ///< looks in vain, until the deadline
-
-  FusedPair(std::uint32_t columns, std::uint32_t segment_bytes, std::uint64_t seed)
-      : shape(WindowShape::of(columns, segment_bytes)), random(seed) {
-    for (Rank rank : {Rank{0}, Rank{1}}) {
-      windows.push_back(std::make_unique<Shifted>(shape.bytes(), 0));
+  FusedWorld(std::uint32_t ranks, std::uint32_t columns, std::uint64_t seed)
+      : random(seed), ranks_(ranks), columns_(columns), region_(fused_region(ranks, columns)) {
+    group_.suite = Suite::chacha20_poly1305;
+    for (std::byte& byte : group_.group_id) byte = static_cast<std::byte>(random());
+    for (std::byte& byte : group_.th3) byte = static_cast<std::byte>(random());
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      group_.members.push_back(static_cast<Rank>(3 * rank + 1));  // global ranks
+      windows.push_back(std::make_unique<Shifted>(fused_window_bytes(ranks, columns), 0));
       std::ranges::fill(windows.back()->span(), std::byte{0});
       states.push_back(std::make_unique<FusedState>());
-      out_keys.push_back(std::make_unique<KeyState>());
-      in_keys.push_back(std::make_unique<KeyState>());
-      reads[rank].begin = windows[rank]->data();
-      reads[rank].counts.assign(shape.bytes(), 0);
-      outputs.emplace_back();
+      reads.emplace_back();
+      reads.back().begin = windows.back()->data();
+      reads.back().counts.assign(windows.back()->span().size(), 0);
     }
-    for (Rank from : {Rank{0}, Rank{1}}) {
-      for (Epoch epoch = 0; epoch < kSlots; ++epoch) {
-        KeySlot slot{};
-        slot.epoch = epoch;
-        slot.state = static_cast<std::uint32_t>(SlotState::live);
-        slot.canary = canary_of(epoch);
-        for (std::uint32_t& word : slot.words.key) word = static_cast<std::uint32_t>(random());
-        for (std::uint32_t& word : slot.words.iv) word = static_cast<std::uint32_t>(random());
-        out_keys[from]->slots[epoch] = in_keys[1 - from]->slots[epoch] = slot;
-      }
+    for (std::uint32_t pair = 0; pair < ranks * ranks; ++pair) {
+      sealing_.push_back(std::make_unique<KeyState>());
+      opening_.push_back(std::make_unique<KeyState>());
+      for (Epoch epoch = 0; epoch < kSlots; ++epoch)
+        sealing_[pair]->slots[epoch] = opening_[pair]->slots[epoch] = random_slot(epoch);
     }
   }
 
-  /// Runs one op on both ranks; inputs and outputs stay in `inputs` and `outputs`.
-  template <class Body>
-  void run(const FusedOp& op) {
-    const RecordLayout layout = RecordLayout::of(op.elements * dtype_bytes(op.dtype), op.segment_bytes);
-    const std::uint32_t columns = std::min(op.columns, layout.segments());
-    Baton baton(2 * static_cast<int>(std::min(op.resident, columns)), op.seed);
-    std::vector<FusedJob> jobs;
-    std::vector<std::uint32_t> left(2, columns);
-    for (Rank rank : {Rank{0}, Rank{1}}) {
-      jobs.push_back(job_of(op, layout, rank));
-      OpRequest request;
-      request.segments = layout.segments();
-      request.payload_bytes = layout.payload_bytes;
-      begin_fused(*states[rank], *out_keys[rank], *in_keys[rank], request, 0);
+  std::uint32_t ranks() const { return ranks_; }
+  std::uint32_t columns() const { return columns_; }
+  const WindowShape& region() const { return region_; }
+  const DeviceGroupConfig& group() const { return group_; }
+  /// The state of the key from one rank to another, at either end.
+  KeyState& sealing(std::uint32_t from, std::uint32_t to) { return *sealing_[from * ranks_ + to]; }
+  KeyState& opening(std::uint32_t from, std::uint32_t to) { return *opening_[from * ranks_ + to]; }
+  /// What `from` writes into in the window of `to`.
+  std::byte* region_at(std::uint32_t from, std::uint32_t to) {
+    return windows[to]->data() + peer_index(to, from) * region_.bytes();
+  }
+  std::uint32_t verdict(std::uint32_t rank) const { return states[rank]->verdict; }
+
+  FusedPeers peers_of(std::uint32_t rank) {
+    FusedPeers out;
+    out.count = ranks_ - 1;
+    for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
+      if (peer == rank) continue;
+      const std::uint32_t at = peer_index(rank, peer);
+      out.mine[at] = region_at(peer, rank);
+      out.theirs[at] = region_at(rank, peer);
+      out.out[at] = &sealing(rank, peer);
+      out.in[at] = &opening(peer, rank);
     }
+    return out;
+  }
+  Result<FusedJob> job_of(const DeviceOp& op, std::uint32_t rank, const RankStep& step) {
+    DeviceGroupConfig mine = group_;
+    mine.rank = static_cast<Rank>(rank);
+    return fused_job_of(mine, op, step.sends, step.recvs, step.rules, peers_of(rank), columns_);
+  }
+
+  /// Each rank runs its steps one after the other, with so many blocks at a time; nobody waits for the others
+  /// but in the kernels.
+  void run(const DeviceOp& op, const std::vector<std::vector<RankStep>>& steps, std::uint32_t resident,
+           std::uint64_t seed) {
+    Run all{{}, resident, op.dtype};
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+      RankRun& mine = all.ranks.emplace_back();
+      for (const RankStep& step : steps[rank]) {
+        if (step.sends.empty() && step.recvs.empty()) continue;
+        const auto job = job_of(op, rank, step);
+        ASSERT_TRUE(job) << job.error().message();
+        mine.jobs.push_back(*job);
+      }
+      start_step(all, rank);
+    }
+    const int each = static_cast<int>(std::min(resident, columns_));
+    const int count = static_cast<int>(ranks_) * each;
+    Baton baton(count, seed);
+    patience_ = 150 * static_cast<std::uint64_t>(count);
     std::vector<std::thread> threads;
-    const int resident = static_cast<int>(std::min(op.resident, columns));
-    for (int me = 0; me < 2 * resident; ++me) {
+    for (int me = 0; me < count; ++me) {
       threads.emplace_back([&, me] {
-        const auto rank = static_cast<Rank>(me / resident);
         baton.begin(me);
-        while (left[rank] > 0) {
-          --left[rank];
-          run_block<Body>(baton, me, rank, jobs[rank], columns, op.dtype);
-        }
+        run_blocks(all, baton, me, static_cast<std::uint32_t>(me / each));
         baton.end(me);
       });
     }
     for (std::thread& thread : threads) thread.join();
   }
 
-  /// What the CPU makes of the inputs.
-  Bytes expected(const FusedOp& op) const { return reduced_by_cpu(op.dtype, op.redop, inputs[0], inputs[1]); }
-  void fill_inputs(const FusedOp& op) {
-    inputs.clear();
-    for (int rank = 0; rank < 2; ++rank) {
-      inputs.push_back(random_bytes(random, op.elements * dtype_bytes(op.dtype)));
-      // Small finite numbers, so that every byte of a sum is defined.
-      const std::size_t size = dtype_bytes(op.dtype);
-      if (!dtype_is_float(op.dtype)) continue;
-      for (std::size_t at = size - 1; at < inputs.back().size(); at += size)
-        inputs.back()[at] &= std::byte{0xBB};
-    }
+  static std::atomic_ref<std::uint64_t> word_at(std::byte* word) {
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word));
   }
-  std::uint32_t verdict(Rank rank) const { return states[rank]->verdict; }
 
-  WindowShape shape;
   std::mt19937_64 random;
   std::vector<std::unique_ptr<Shifted>> windows;
   std::vector<std::unique_ptr<FusedState>> states;
-  std::vector<std::unique_ptr<KeyState>> out_keys, in_keys;  ///< of the rank that has them
-  WindowReads reads[2];
-  std::vector<Bytes> inputs;
-  std::vector<std::unique_ptr<Shifted>> outputs;
-  /// May do anything to the windows. False: the word is not written (now).
+  std::vector<WindowReads> reads;
+  /// Called before a word is posted; false: it is not.
   std::function<bool(const Post&)> on_post = [](const Post&) { return true; };
   /// Called whenever a block of a rank looks at a word of its window, with what it waits for.
   std::function<void(Rank, std::byte*, std::uint64_t)> on_look = [](Rank, std::byte*, std::uint64_t) {};
 
  private:
+  /// Of one rank: the step that runs, and its blocks that have not begun, and not ended.
+  struct RankRun {
+    std::vector<FusedJob> jobs;
+    std::size_t at = 0;
+    std::uint32_t left = 0, unfinished = 0;
+  };
+  struct Run {
+    std::vector<RankRun> ranks;
+    std::uint32_t resident;
+    DType dtype;
+  };
+
   class Fabric {
    public:
-    Fabric(FusedPair& pair, Baton& baton, int me, Rank rank)
-        : pair_(pair), baton_(baton), me_(me), rank_(rank) {}
+    Fabric(FusedWorld& world, Baton& baton, int me, std::uint32_t rank)
+        : world_(world), baton_(baton), me_(me), rank_(rank) {}
     std::uint32_t wait(const std::byte* word, std::uint64_t expected) {
       baton_.maybe_yield(me_);
       while (true) {
-        pair_.on_look(rank_, const_cast<std::byte*>(word), expected);
+        world_.on_look(static_cast<Rank>(rank_), const_cast<std::byte*>(word), expected);
         const std::uint64_t value = word_at(const_cast<std::byte*>(word)).load(std::memory_order_acquire);
-        const FusedState& state = *pair_.states[rank_];
+        const FusedState& state = *world_.states[rank_];
         if (value == expected) return 0;
         if (value == kPoison || state.abort != 0) return status_of(Code::aborted);
         if (state.verdict != 0) return state.verdict;
-        if (baton_.idle() > kPatience) return status_of(Code::timeout);
+        if (baton_.idle() > world_.patience_) return status_of(Code::timeout);
         baton_.yield_in_vain(me_);
       }
     }
     void post(std::byte* word, std::uint64_t value) {
-      const auto to = static_cast<Rank>(1 - rank_);
-      const auto offset = static_cast<std::uint64_t>(word - pair_.windows[to]->data());
-      const std::uint64_t index = (offset - pair_.shape.words_begin()) / kWordBytes;
-      const std::uint64_t words = pair_.shape.index(pair_.shape.columns, 0);
-      const Post post{
-          to,        index < words, static_cast<std::uint32_t>(index % words / WindowShape::kSlots),
-          value - 1, word,          value};
-      if (pair_.on_post(post)) word_at(word).store(value, std::memory_order_release);
+      if (world_.on_post(world_.seen(rank_, word, value)))
+        word_at(word).store(value, std::memory_order_release);
       baton_.posted();
       baton_.maybe_yield(me_);
     }
 
    private:
-    FusedPair& pair_;
+    FusedWorld& world_;
     Baton& baton_;
     int me_;
-    Rank rank_;
+    std::uint32_t rank_;
   };
 
- public:
-  static std::atomic_ref<std::uint64_t> word_at(std::byte* word) {
-    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word));
+  KeySlot random_slot(Epoch epoch) {
+    KeySlot slot{};
+    slot.epoch = epoch;
+    slot.state = static_cast<std::uint32_t>(SlotState::live);
+    slot.canary = canary_of(epoch);
+    for (std::uint32_t& word : slot.words.key) word = static_cast<std::uint32_t>(random());
+    for (std::uint32_t& word : slot.words.iv) word = static_cast<std::uint32_t>(random());
+    return slot;
+  }
+  Post seen(std::uint32_t from, std::byte* word, std::uint64_t value) {
+    for (std::uint32_t to = 0; to < ranks_; ++to) {
+      const std::ptrdiff_t offset = word - region_at(from, to);
+      if (to == from || offset < 0 || offset >= static_cast<std::ptrdiff_t>(region_.bytes())) continue;
+      const std::uint64_t index = (static_cast<std::uint64_t>(offset) - region_.words_begin()) / kWordBytes;
+      const std::uint64_t words = region_.index(region_.columns, 0);
+      return Post{static_cast<Rank>(from),
+                  static_cast<Rank>(to),
+                  index < words,
+                  static_cast<std::uint32_t>(index % words / WindowShape::kSlots),
+                  value - 1,
+                  word,
+                  value};
+    }
+    ADD_FAILURE() << "a word outside of the rank's regions was posted";
+    return {};
   }
 
- private:
-  FusedJob job_of(const FusedOp& op, const RecordLayout& layout, Rank rank) {
-    RecordContext context;
-    context.op = Op::all_reduce;
-    context.redop = op.redop;
-    context.dtype = op.dtype;
-    context.algorithm = Algorithm::one_shot;
-    context.elements = op.elements;
-    context.group_size = 2;
-    FusedJob job = fused_job_of(Suite::chacha20_poly1305, context, layout, rank, static_cast<Rank>(1 - rank));
-    job.shape = shape;
-    auto& output = outputs[rank];
-    output = std::make_unique<Shifted>(inputs[rank].size(), op.seed % 2 == 0 ? 0 : op.seed % 16);
-    if (op.in_place) output->set(inputs[rank]);
-    const std::byte* const input = op.in_place ? output->data() : inputs[rank].data();
-    job.push.plaintext = input;
-    job.push.wire = windows[1 - rank]->data();
-    job.pull.wire = windows[rank]->data();
-    job.pull.combine.local = input;
-    job.pull.combine.dst = output->data();
-    job.pull.combine.divisor = op.redop == RedOp::avg ? 2 : 1;
-    return job;
+  void start_step(Run& all, std::uint32_t rank) {
+    RankRun& mine = all.ranks[rank];
+    if (mine.at == mine.jobs.size()) return;
+    const FusedJob& job = mine.jobs[mine.at];
+    const FusedReservation reservation = FusedReservation::of(job);
+    begin_step(*states[rank], 0);
+    for (std::uint32_t thread = 0; thread < kFusedRings; ++thread)
+      reserve_ring(*states[rank], reservation, thread);
+    settle_step(*states[rank], reservation);
+    mine.left = mine.unfinished = job.columns();
+  }
+  void run_blocks(Run& all, Baton& baton, int me, std::uint32_t rank) {
+    RankRun& mine = all.ranks[rank];
+    while (mine.at < mine.jobs.size()) {
+      if (mine.left == 0) {  // the kernel's last blocks still run
+        baton.yield(me);
+        continue;
+      }
+      --mine.left;
+      run_block(baton, me, rank, mine.jobs[mine.at], all.dtype);
+      if (--mine.unfinished != 0) continue;
+      ++mine.at;
+      start_step(all, rank);
+    }
+  }
+  void run_block(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
+    const FusedChoice choice = fused_choice(job);
+    switch (choice.combine) {
+      case CombineKind::sum_f32:
+        return run_body<FusedSingle<CombineKind::sum_f32>>(baton, me, rank, job, dtype);
+      case CombineKind::sum_bf16:
+        return run_body<FusedSingle<CombineKind::sum_bf16>>(baton, me, rank, job, dtype);
+      case CombineKind::sum_f16:
+        return run_body<FusedSingle<CombineKind::sum_f16>>(baton, me, rank, job, dtype);
+      case CombineKind::replace:
+        return run_body<FusedSingle<CombineKind::replace>>(baton, me, rank, job, dtype);
+      case CombineKind::any:
+        return run_body<FusedSingle<CombineKind::any>>(baton, me, rank, job, dtype);
+    }
   }
   template <class Body>
-  void run_block(Baton& baton, int me, Rank rank, const FusedJob& job, std::uint32_t columns, DType dtype) {
+  void run_body(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
     Fabric fabric(*this, baton, me, rank);
     const auto shared = std::make_unique<typename Body::Shared>();
     HostBlock block(Body::kThreads, &reads[rank]);
     Chunk pattern;
     poison(dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
-    Body::run(block, *shared, fabric, job, columns, *states[rank], *out_keys[rank], *in_keys[rank], 0,
-              pattern);
+    Body::run(block, *shared, fabric, narrowed<Body::kLinks>(job), job.columns(), *states[rank], pattern);
   }
+
+  std::uint32_t ranks_, columns_;
+  WindowShape region_;
+  DeviceGroupConfig group_;
+  std::vector<std::unique_ptr<KeyState>> sealing_, opening_;  ///< by from * ranks + to
+  std::uint64_t patience_ = 0;                                ///< looks in vain, until the deadline
 };
 
 }  // namespace sealring::cuda::test

@@ -9,21 +9,64 @@
 namespace sealring::cuda::test {
 namespace {
 
-template <CombineKind K>
-using Body = FusedBody<4, 3, 32768, K>;
+struct FusedOp {
+  std::uint64_t elements = 0;
+  DType dtype = DType::f32;
+  RedOp redop = RedOp::sum;
+  std::uint32_t resident = 1024;
+  bool in_place = false;
+  std::uint64_t seed = 1;
+};
 
-void run_op(FusedPair& pair, const FusedOp& op) {
-  switch (combine_kind(op.redop, op.dtype, op.redop == RedOp::avg ? 2 : 1)) {
-    case CombineKind::sum_f32:
-      return pair.run<Body<CombineKind::sum_f32>>(op);
-    case CombineKind::sum_bf16:
-      return pair.run<Body<CombineKind::sum_bf16>>(op);
-    case CombineKind::sum_f16:
-      return pair.run<Body<CombineKind::sum_f16>>(op);
-    default:
-      return pair.run<Body<CombineKind::any>>(op);
+/// Two ranks and their all_reduces.
+class FusedPair : public FusedWorld {
+ public:
+  FusedPair(std::uint32_t columns, std::uint64_t seed)
+      : FusedWorld(2, columns, seed), shape(region()), outputs(2) {}
+
+  /// Inputs and outputs stay in `inputs` and `outputs`.
+  void run(const FusedOp& op) {
+    DeviceOp device_op;
+    device_op.op = Op::all_reduce;
+    device_op.redop = op.redop;
+    device_op.dtype = op.dtype;
+    device_op.algorithm = Algorithm::one_shot;
+    device_op.elements = op.elements;
+    std::vector<std::vector<RankStep>> steps;
+    for (const Rank rank : {Rank{0}, Rank{1}}) steps.push_back({step_of(op, rank)});
+    FusedWorld::run(device_op, steps, op.resident, op.seed);
   }
-}
+  /// What the CPU makes of the inputs.
+  Bytes expected(const FusedOp& op) const { return reduced_by_cpu(op.dtype, op.redop, inputs[0], inputs[1]); }
+  void fill_inputs(const FusedOp& op) {
+    inputs.clear();
+    for (int rank = 0; rank < 2; ++rank) inputs.push_back(random_elements(random, op.dtype, op.elements));
+  }
+
+  WindowShape shape;
+  std::vector<Bytes> inputs;
+  std::vector<std::unique_ptr<Shifted>> outputs;
+
+ private:
+  RankStep step_of(const FusedOp& op, Rank rank) {
+    auto& output = outputs[rank];
+    output = std::make_unique<Shifted>(inputs[rank].size(), op.seed % 2 == 0 ? 0 : op.seed % 16);
+    if (op.in_place) output->set(inputs[rank]);
+    const std::byte* const input = op.in_place ? output->data() : inputs[rank].data();
+    const auto peer = static_cast<Rank>(1 - rank);
+    DeviceSend send;
+    send.peer = peer;
+    send.data = input;
+    send.elements = op.elements;
+    DeviceRecv recv;
+    recv.peer = peer;
+    recv.dst = output->data();
+    recv.elements = op.elements;
+    recv.local = input;
+    recv.divisor = op.redop == RedOp::avg ? 2 : 1;
+    return RankStep{{send}, {recv}, {true, true}};
+  }
+};
 
 bool equal(std::span<std::byte> a, const Bytes& b) { return std::ranges::equal(a, b); }
 
@@ -55,14 +98,11 @@ TEST(Fused, EverySizeUpTo4096IsTheCpusSum) {
   for (std::uint64_t elements = 0; elements <= 4096; ++elements) {
     FusedOp op;
     op.elements = elements;
-    op.dtype = DType::u8;
-    op.segment_bytes = 1024;
-    op.columns = 1 + static_cast<std::uint32_t>(elements % 3);
     op.in_place = elements % 2 == 1;
     op.seed = elements;
-    FusedPair pair(op.columns, op.segment_bytes, elements);
+    FusedPair pair(1 + static_cast<std::uint32_t>(elements % 3), elements);
     pair.fill_inputs(op);
-    run_op(pair, op);
+    pair.run(op);
     ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
   }
 }
@@ -77,12 +117,11 @@ TEST(Fused, EveryTypeAndOperationWithOddTails) {
         op.elements = 1 + random() % 6000;
         op.dtype = dtype;
         op.redop = redop;
-        op.columns = 2;
         op.in_place = in_place;
         op.seed = random();
-        FusedPair pair(op.columns, op.segment_bytes, op.seed);
+        FusedPair pair(2, op.seed);
         pair.fill_inputs(op);
-        run_op(pair, op);
+        pair.run(op);
         ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op)) << to_string(redop);
       }
     }
@@ -91,13 +130,11 @@ TEST(Fused, EveryTypeAndOperationWithOddTails) {
 
 TEST(Fused, SegmentsOfTheirLargestSizeAreFusedToo) {
   FusedOp op;
-  op.segment_bytes = kFusedSegmentMax;
   op.elements = 7 * kFusedSegmentMax / 4;
-  op.columns = 1;
   op.seed = 2;  // aligned output
-  FusedPair pair(1, kFusedSegmentMax, 1);
+  FusedPair pair(1, 1);
   pair.fill_inputs(op);
-  run_op(pair, op);
+  pair.run(op);
   ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
 }
 
@@ -105,20 +142,19 @@ TEST(Fused, SegmentsOfTheirLargestSizeAreFusedToo) {
 TEST(Fused, NoOrderOfBlocksHangsOrChangesTheSum) {
   std::mt19937_64 random(3);
   for (int run = 0; run < 60; ++run) {
-    FusedPair pair(3, kFusedSegmentMin, random());
+    FusedPair pair(3, random());
     for (int k = 0; k < 4; ++k) {
       FusedOp op;
       op.elements = random() % 16000;
-      op.columns = 1 + static_cast<std::uint32_t>(random() % 3);
       op.resident = 1 + static_cast<std::uint32_t>(random() % 3);
       op.in_place = random() % 2 == 0;
       op.seed = random();
       pair.fill_inputs(op);
-      run_op(pair, op);
+      pair.run(op);
       ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op)) << "run " << run << " op " << k;
     }
-    EXPECT_EQ(pair.out_keys[0]->segments, pair.in_keys[1]->segments);
-    EXPECT_EQ(pair.out_keys[0]->in_use, 0u);
+    EXPECT_EQ(pair.sealing(0, 1).segments, pair.opening(0, 1).segments);
+    EXPECT_EQ(pair.sealing(0, 1).in_use, 0u);
   }
 }
 
@@ -127,16 +163,15 @@ TEST(Fused, EveryByteOfASegmentIsReadOnce) {
   for (const std::uint64_t elements : {0ull, 1ull, 5000ull, 12345ull}) {
     FusedOp op;
     op.elements = elements;
-    op.columns = 2;
-    FusedPair pair(2, op.segment_bytes, 4);
+    FusedPair pair(2, 4);
     pair.fill_inputs(op);
-    run_op(pair, op);
+    pair.run(op);
     ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
-    const RecordLayout layout = RecordLayout::of(elements * 4, op.segment_bytes);
-    const std::uint32_t columns = std::min(2u, layout.segments());
+    const FusedCut cut = fused_cut(elements * 4, op.dtype, 2, 2);
+    const RecordLayout layout = RecordLayout::of(elements * 4, cut.segment_bytes);
     std::vector<std::uint32_t> wanted(pair.shape.bytes());
     for (std::uint32_t k = 0; k < layout.segments(); ++k) {
-      const std::uint64_t slot = pair.shape.slot_offset(k % columns, k / columns);
+      const std::uint64_t slot = pair.shape.slot_offset(k % cut.columns, k / cut.columns);
       for (std::uint64_t i = 0; i < layout.payload_of(k) + kTagBytes; ++i) ++wanted[slot + i];
     }
     for (const Rank rank : {Rank{0}, Rank{1}}) {
@@ -150,14 +185,14 @@ TEST(Fused, EveryByteOfASegmentIsReadOnce) {
 TEST(Fused, SegmentsAreStandardRecords) {
   FusedOp op;
   op.elements = 1900;  // 4 segments in one column
-  FusedPair pair(1, op.segment_bytes, 5);
+  FusedPair pair(1, 5);
   pair.fill_inputs(op);
-  run_op(pair, op);
+  pair.run(op);
   ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
-  const RecordLayout layout = RecordLayout::of(4 * op.elements, op.segment_bytes);
+  const RecordLayout layout = RecordLayout::of(4 * op.elements, kFusedSegmentMin);
   ASSERT_EQ(layout.segments(), WindowShape::kSlots);
   for (const Rank from : {Rank{0}, Rank{1}}) {
-    const KeyWords& words = pair.out_keys[from]->slots[0].words;
+    const KeyWords& words = pair.sealing(from, 1 - from).slots[0].words;
     Nonce iv;
     std::memcpy(iv.data(), words.iv, iv.size());
     const Aead aead = *Aead::make(Suite::chacha20_poly1305, std::as_bytes(std::span(words.key)));
@@ -169,8 +204,10 @@ TEST(Fused, SegmentsAreStandardRecords) {
     c.algorithm = Algorithm::one_shot;
     c.elements = op.elements;
     c.group_size = 2;
-    c.sender = from;
-    c.receiver = static_cast<Rank>(1 - from);
+    c.sender = pair.group().members[from];
+    c.receiver = pair.group().members[1 - from];
+    std::memcpy(c.th3.data(), pair.group().th3.data(), c.th3.size());
+    std::memcpy(c.group_id.data(), pair.group().group_id.data(), c.group_id.size());
     c.segments = layout.segments();
     for (std::uint32_t k = 0; k < layout.segments(); ++k) {
       c.segment = k;
@@ -193,8 +230,7 @@ TEST(Fused, AWindowNeverHoldsPlaintext) {
   FusedOp op;
   op.elements = 9000;
   op.dtype = DType::u8;
-  op.segment_bytes = 2048;
-  FusedPair pair(1, op.segment_bytes, 6);
+  FusedPair pair(1, 6);
   const std::string motto = "plaintext of a tensor";
   for (int rank = 0; rank < 2; ++rank) {
     pair.inputs.emplace_back(op.elements);
@@ -210,7 +246,7 @@ TEST(Fused, AWindowNeverHoldsPlaintext) {
     }
   };
   pair.on_look = search;
-  run_op(pair, op);
+  pair.run(op);
   ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
   EXPECT_GT(looks, 10u);
 }
@@ -220,22 +256,23 @@ TEST(Fused, AWindowNeverHoldsPlaintext) {
 void expect_failure(std::set<Code> codes, const std::function<bool(FusedPair&, const Post&)>& harm) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     FusedOp op;
-    op.elements = 10000;  // 20 segments
-    op.columns = 2;
+    op.elements = 5500;  // 11 segments
     op.seed = seed;
-    FusedPair pair(2, op.segment_bytes, seed);
+    FusedPair pair(2, seed);
     pair.on_post = [&](const Post& post) { return harm(pair, post); };
     pair.fill_inputs(op);
-    run_op(pair, op);
+    pair.run(op);
     expect_sum_or_poison(pair, op, 0);
     const std::uint32_t verdict = expect_sum_or_poison(pair, op, 1);
     EXPECT_TRUE(codes.contains(static_cast<Code>(verdict))) << verdict << " seed " << seed;
     // Nothing works after it, and nothing more is sealed.
-    const std::uint64_t sealed = pair.out_keys[1]->segments;
-    run_op(pair, op);
+    const std::uint64_t sealed = pair.sealing(1, 0).segments;
+    pair.run(op);
     EXPECT_EQ(pair.verdict(1), verdict);
     expect_sum_or_poison(pair, op, 1);
-    EXPECT_EQ(pair.out_keys[1]->segments, sealed);
+    EXPECT_EQ(pair.sealing(1, 0).segments, sealed);
+    EXPECT_EQ(pair.sealing(1, 0).verdict, verdict);
+    EXPECT_EQ(pair.opening(0, 1).verdict, verdict);
   }
 }
 
@@ -249,7 +286,7 @@ std::byte* slot_of(FusedPair& pair, std::uint64_t ticket) {
 TEST(FusedHostile, AFlippedBitIsADataTag) {
   for (const std::uint32_t byte : {0u, 15u, 1000u, 2047u, 2048u, 2063u}) {  // of the payload, of the tag
     expect_failure({Code::data_tag}, [byte](FusedPair& pair, const Post& post) {
-      if (is_flag(post, 6)) slot_of(pair, 6)[byte] ^= std::byte{4};
+      if (is_flag(post, 4)) slot_of(pair, 4)[byte] ^= std::byte{4};
       return true;
     });
   }
@@ -281,19 +318,19 @@ TEST(FusedHostile, SwappedSegmentsAreADataTag) {
 }
 
 TEST(FusedHostile, AFlagThatNeverComesIsATimeout) {
-  for (const std::uint64_t wrong : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{8}}) {
+  for (const std::uint64_t wrong : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{7}}) {
     expect_failure({Code::timeout}, [wrong](FusedPair&, const Post& post) {
-      if (!is_flag(post, 6)) return true;
-      FusedPair::word_at(post.word).store(wrong);  // 0, all ones, one too many (7 is right)
+      if (!is_flag(post, 5)) return true;
+      FusedPair::word_at(post.word).store(wrong);  // 0, all ones, one too many (6 is right)
       return false;
     });
   }
 }
 
 TEST(FusedHostile, ACreditThatNeverComesIsATimeoutOrPoison) {
-  for (const std::uint64_t wrong : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{4}}) {
+  for (const std::uint64_t wrong : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{3}}) {
     expect_failure({Code::timeout, Code::aborted}, [wrong](FusedPair&, const Post& post) {
-      if (post.flag || post.to != 1 || post.column != 0 || post.ticket != 2) return true;
+      if (post.flag || post.to != 1 || post.column != 0 || post.ticket != 1) return true;
       FusedPair::word_at(post.word).store(wrong);
       return false;
     });
@@ -305,16 +342,16 @@ int refused_of_early_words(Rank to, bool flags) {
   int refused = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     FusedOp op;
-    op.elements = 10000;
+    op.elements = 5500;
     op.seed = seed;
-    FusedPair pair(1, op.segment_bytes, seed);
+    FusedPair pair(2, seed);
     pair.on_look = [&](Rank rank, std::byte* word, std::uint64_t expected) {
       const bool is_flag_word = word < pair.windows[rank]->data() + pair.shape.credit_offset(0, 0);
       if (rank == to && is_flag_word == flags && pair.random() % 4 == 0)
         FusedPair::word_at(word).store(expected);
     };
     pair.fill_inputs(op);
-    run_op(pair, op);
+    pair.run(op);
     const bool at_0 = expect_sum_or_poison(pair, op, 0) == status_of(Code::data_tag);
     const bool at_1 = expect_sum_or_poison(pair, op, 1) == status_of(Code::data_tag);
     refused += at_0 || at_1 ? 1 : 0;
@@ -331,9 +368,9 @@ TEST(FusedHostile, AnEarlyCreditNeverMakesAWrongSum) { (void)refused_of_early_wo
 TEST(FusedHostile, TogglingFlagsNeverMakeAWrongSum) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     FusedOp op;
-    op.elements = 10000;
+    op.elements = 5500;
     op.seed = seed;
-    FusedPair pair(1, op.segment_bytes, seed);
+    FusedPair pair(2, seed);
     pair.on_look = [&](Rank, std::byte*, std::uint64_t) {
       const std::uint64_t slot = pair.random() % WindowShape::kSlots;
       std::byte* const word = pair.windows[1]->data() + pair.shape.flag_offset(0, slot);
@@ -342,7 +379,7 @@ TEST(FusedHostile, TogglingFlagsNeverMakeAWrongSum) {
       FusedPair::word_at(word).store(pair.random() % 2 == 0 ? value ^ 1 : value + WindowShape::kSlots);
     };
     pair.fill_inputs(op);
-    run_op(pair, op);
+    pair.run(op);
     expect_sum_or_poison(pair, op, 0);
     expect_sum_or_poison(pair, op, 1);
   }
@@ -350,7 +387,7 @@ TEST(FusedHostile, TogglingFlagsNeverMakeAWrongSum) {
 
 TEST(FusedHostile, PoisonEndsTheOpAtOnce) {
   expect_failure({Code::aborted}, [](FusedPair&, const Post& post) {
-    if (!is_flag(post, 6)) return true;
+    if (!is_flag(post, 5)) return true;
     FusedPair::word_at(post.word).store(kPoison);
     return false;
   });
@@ -359,13 +396,14 @@ TEST(FusedHostile, PoisonEndsTheOpAtOnce) {
 TEST(Fused, AnAbortWordEndsTheOpOnBothRanks) {
   FusedOp op;
   op.elements = 10000;
-  FusedPair pair(1, op.segment_bytes, 7);
+  FusedPair pair(1, 7);
   std::uint64_t looks = 0;
   pair.on_look = [&](Rank, std::byte*, std::uint64_t) {
-    if (++looks == 9) pair.states[0]->abort = 1;
+    if (++looks == 40) pair.states[0]->abort = 1;
   };
+  pair.on_post = [](const Post& post) { return !post.flag || post.ticket < 3 || post.value == kPoison; };
   pair.fill_inputs(op);
-  run_op(pair, op);
+  pair.run(op);
   EXPECT_EQ(expect_sum_or_poison(pair, op, 0), status_of(Code::aborted));
   EXPECT_EQ(expect_sum_or_poison(pair, op, 1), status_of(Code::aborted));
 }
@@ -373,10 +411,10 @@ TEST(Fused, AnAbortWordEndsTheOpOnBothRanks) {
 TEST(Fused, AnOpWithoutAKeySealsNothing) {
   FusedOp op;
   op.elements = 3000;
-  FusedPair pair(1, op.segment_bytes, 8);
-  pair.out_keys[0]->budget.segments_max = 3;
+  FusedPair pair(1, 8);
+  pair.sealing(0, 1).budget.segments_max = 1;
   pair.fill_inputs(op);
-  run_op(pair, op);
+  pair.run(op);
   EXPECT_EQ(pair.verdict(0), status_of(Code::key_limit));
   EXPECT_EQ(pair.verdict(1), status_of(Code::aborted));
   const auto slots = pair.windows[1]->span().first(pair.shape.words_begin());
@@ -384,14 +422,16 @@ TEST(Fused, AnOpWithoutAKeySealsNothing) {
 }
 
 TEST(Fused, TheCutIsAPureFunction) {
-  EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 264).segment_bytes, 32u * 1024);
-  EXPECT_EQ(fused_cut(1ull << 30, DType::bf16, 264).segment_bytes, 16u * 1024);
-  EXPECT_EQ(fused_cut(1ull << 30, DType::f64, 264).segment_bytes, 32u * 1024);
-  EXPECT_EQ(fused_cut(64 << 10, DType::f32, 264).segment_bytes, 2u * 1024);
-  EXPECT_EQ(fused_cut(64 << 10, DType::f32, 264).columns, 32u);
-  EXPECT_EQ(fused_cut(0, DType::f32, 264).columns, 1u);
+  EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 2, 264).segment_bytes, 32u * 1024);
+  EXPECT_EQ(fused_cut(1ull << 30, DType::bf16, 2, 264).segment_bytes, 16u * 1024);
+  EXPECT_EQ(fused_cut(1ull << 30, DType::f64, 2, 264).segment_bytes, 32u * 1024);
+  EXPECT_EQ(fused_cut(64 << 10, DType::f32, 2, 264).segment_bytes, 2u * 1024);
+  EXPECT_EQ(fused_cut(64 << 10, DType::f32, 2, 264).columns, 32u);
+  EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 4, 264).segment_bytes, 16u * 1024);
+  EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 8, 264).segment_bytes, 8u * 1024);
+  EXPECT_EQ(fused_cut(0, DType::f32, 2, 264).columns, 1u);
   for (std::uint64_t bytes = 1; bytes < 1ull << 32; bytes *= 3) {
-    const FusedCut cut = fused_cut(bytes, DType::f32, 132);
+    const FusedCut cut = fused_cut(bytes, DType::f32, 2, 132);
     EXPECT_TRUE(cut.segment_bytes == kFusedSegmentMin || bytes >= 3ull * 132 * cut.segment_bytes);
     EXPECT_LE(WindowShape::of(132, cut.segment_bytes).bytes(), 32ull << 20);
   }

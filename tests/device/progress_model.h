@@ -1,4 +1,4 @@
-// A model of the waits of a fused kernel: which column may take its next action, given flags and credits in
+// A model of the waits of a fused step: which column may take its next action, given flags and credits in
 // slots that are compared for equality. It knows nothing of data.
 //
 // Each column of each rank is a list of actions (sealring/device/cuda/progress.h). Column c of a rank shares
@@ -6,6 +6,7 @@
 // they were started.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <set>
@@ -15,28 +16,49 @@
 
 namespace sealring::cuda::test {
 
-struct ModelShape {
-  Pipeline pipeline;
-  std::uint32_t ranks = 2, columns = 1, segments = 1;
+/// `segments` are shared by the first `columns` columns of both ends.
+struct ModelRecord {
+  std::uint32_t from = 0, to = 0, segments = 1, columns = 1;
+};
+
+struct ModelStep {
+  std::uint32_t ranks = 2, columns = 1;
+  std::uint32_t lag_segments = kLagSegments, slots = kFusedSlots;
+  std::uint32_t lag_turns = 0;                      ///< not 0: instead of lag_segments
+  std::vector<ModelRecord> records;                 ///< at most one between two ranks each way
   std::vector<std::uint32_t> resident;              ///< of each rank, at least 1
   std::vector<std::vector<std::uint32_t>> started;  ///< of each rank, the columns in their order of starting
 
-  static ModelShape of(const Pipeline& pipeline, std::uint32_t ranks, std::uint32_t columns,
-                       std::uint32_t segments) {
-    ModelShape out{pipeline, ranks, columns, segments, {}, {}};
+  static ModelStep of(std::uint32_t ranks, std::uint32_t columns, std::vector<ModelRecord> records) {
+    ModelStep out;
+    out.ranks = ranks;
+    out.columns = columns;
+    out.records = std::move(records);
     std::vector<std::uint32_t> in_order(columns);
     for (std::uint32_t c = 0; c < columns; ++c) in_order[c] = c;
     out.resident.assign(ranks, columns);
     out.started.assign(ranks, in_order);
     return out;
   }
+  /// Everybody sends as many segments to everybody.
+  static ModelStep all_to_all(std::uint32_t ranks, std::uint32_t columns, std::uint32_t segments_a_column) {
+    std::vector<ModelRecord> records;
+    for (std::uint32_t from = 0; from < ranks; ++from) {
+      for (std::uint32_t to = 0; to < ranks; ++to) {
+        if (from != to) records.push_back({from, to, segments_a_column * columns, columns});
+      }
+    }
+    return of(ranks, columns, std::move(records));
+  }
 };
 
 class ProgressModel {
  public:
-  explicit ProgressModel(ModelShape shape) : shape_(std::move(shape)) {
-    walk_column(shape_.pipeline, shape_.ranks == 2, shape_.segments,
-                [&](Stage stage, std::uint32_t segment) { add_actions(stage, segment); });
+  explicit ProgressModel(ModelStep step) : step_(std::move(step)) {
+    for (std::uint32_t rank = 0; rank < step_.ranks; ++rank) {
+      for (std::uint32_t column = 0; column < step_.columns; ++column)
+        actions_.push_back(actions_of(rank, column));
+    }
   }
 
   /// Takes enabled actions in a random order until none is left. True: every column has ended.
@@ -70,94 +92,100 @@ class ProgressModel {
   }
 
  private:
-  /// One wait and what follows it. Peers are by distance, so that the list is the same on every rank.
+  struct Word {
+    std::size_t at = 0;  ///< in a State
+    std::uint8_t value = 0;
+  };
+  /// A wait and what follows it up to the next wait.
   struct Action {
-    bool sends = false;    ///< waits for a credit and posts a flag; else the other way round
-    bool gathers = false;  ///< through the window of the sums
-    std::uint32_t distance = 0, segment = 0;
+    bool waits = false;
+    Word wait;
+    std::vector<Word> posts;
   };
   /// Places of all columns, then all window words: small numbers, 0 is "never written".
   using State = std::vector<std::uint8_t>;
 
-  void add_actions(Stage stage, std::uint32_t segment) {
-    const auto for_peers = [&](bool sends, bool gathers) {
-      for (std::uint32_t d = 1; d < shape_.ranks; ++d) actions_.push_back({sends, gathers, d, segment});
-    };
-    if (stage == Stage::push) for_peers(true, false);
-    if (stage == Stage::reduce) {
-      for_peers(false, false);
-      for_peers(true, true);
+  /// A rank's records one way: to rank + 1, rank + 2, ...; from rank 0, 1, ...
+  std::vector<ModelRecord> links(std::uint32_t rank, bool pushes) const {
+    std::vector<ModelRecord> out;
+    for (std::uint32_t i = 0; i < step_.ranks; ++i) {
+      const std::uint32_t peer = pushes ? (rank + i) % step_.ranks : i;
+      for (const ModelRecord& record : step_.records) {
+        if (pushes ? record.from == rank && record.to == peer : record.to == rank && record.from == peer)
+          out.push_back(record);
+      }
     }
-    if (stage == Stage::pull) for_peers(false, shape_.ranks > 2);
+    return out;
+  }
+  std::vector<Action> actions_of(std::uint32_t rank, std::uint32_t column) const {
+    const std::vector<ModelRecord> pushes = links(rank, true), pulls = links(rank, false);
+    const auto stride = static_cast<std::uint32_t>(std::max({std::size_t{1}, pushes.size(), pulls.size()}));
+    const std::uint32_t lag = step_.lag_turns != 0 ? step_.lag_turns : step_.lag_segments * stride;
+    const auto counts = [&](const std::vector<ModelRecord>& records) {
+      std::vector<std::uint32_t> out;
+      for (const ModelRecord& record : records)
+        out.push_back(share_of(record.segments, record.columns, column));
+      return out;
+    };
+    std::vector<Action> out;
+    walk_column(stride, lag, counts(pushes), counts(pulls),
+                [&](Act act, std::uint32_t link, std::uint32_t segment) {
+                  const bool push = act == Act::wait_credit || act == Act::post_flag;
+                  const bool credit = act == Act::wait_credit || act == Act::post_credit;
+                  const bool waits = act == Act::wait_credit || act == Act::wait_flag;
+                  if (act == Act::wait_credit && segment < step_.slots) return;
+                  Word word{word_of(push ? pushes[link] : pulls[link], column, credit, segment),
+                            static_cast<std::uint8_t>(segment + 1)};
+                  if (act == Act::wait_credit)
+                    word.value = static_cast<std::uint8_t>(word.value - step_.slots);
+                  if (waits || out.empty()) out.push_back(Action{waits, word, {}});
+                  if (!waits) out.back().posts.push_back(word);
+                });
+    return out;
   }
 
-  std::uint32_t slots(bool gathers) const {
-    return gathers ? shape_.pipeline.gather_slots : shape_.pipeline.slots;
-  }
-  std::size_t words_a_direction() const { return 2 * (slots(false) + slots(true)); }
   /// The word of a slot, of the column's direction from one rank to another.
-  std::size_t word(std::uint32_t from, std::uint32_t to, std::uint32_t column, bool gathers, bool credit,
-                   std::uint32_t segment) const {
-    const std::size_t direction = (from * shape_.ranks + to) * shape_.columns + column;
-    const std::size_t kind = (gathers ? 2 * slots(false) : 0) + (credit ? slots(gathers) : 0);
-    return shape_.ranks * shape_.columns + direction * words_a_direction() + kind + segment % slots(gathers);
+  std::size_t word_of(const ModelRecord& record, std::uint32_t column, bool credit,
+                      std::uint32_t segment) const {
+    const std::size_t direction = (record.from * step_.ranks + record.to) * step_.columns + column;
+    return step_.ranks * step_.columns + (2 * direction + (credit ? 1 : 0)) * step_.slots +
+           segment % step_.slots;
   }
   State start() const {
-    const std::size_t directions = shape_.ranks * shape_.ranks * shape_.columns;
-    return State(shape_.ranks * shape_.columns + directions * words_a_direction());
+    const std::size_t directions = step_.ranks * step_.ranks * step_.columns;
+    return State(step_.ranks * step_.columns + 2 * directions * step_.slots);
   }
-  std::uint32_t place(const State& state, std::uint32_t rank, std::uint32_t column) const {
-    return state[rank * shape_.columns + column];
-  }
+  bool ended(const State& state, std::uint32_t index) const { return state[index] == actions_[index].size(); }
   bool finished(const State& state) const {
-    for (std::uint32_t i = 0; i < shape_.ranks * shape_.columns; ++i) {
-      if (state[i] < actions_.size()) return false;
+    for (std::uint32_t i = 0; i < actions_.size(); ++i) {
+      if (!ended(state, i)) return false;
     }
     return true;
   }
   bool is_resident(const State& state, std::uint32_t rank, std::uint32_t column) const {
     std::uint32_t before = 0;
-    for (const std::uint32_t other : shape_.started[rank]) {
-      if (other == column) return before < shape_.resident[rank];
-      before += place(state, rank, other) < actions_.size() ? 1 : 0;
+    for (const std::uint32_t other : step_.started[rank]) {
+      if (other == column) return before < step_.resident[rank];
+      before += ended(state, rank * step_.columns + other) ? 0 : 1;
     }
     return false;
   }
-
-  bool may_go_on(const State& state, std::uint32_t rank, std::uint32_t column) const {
-    const std::uint32_t at = place(state, rank, column);
-    if (at == actions_.size() || !is_resident(state, rank, column)) return false;
-    const Action& action = actions_[at];
-    const std::uint32_t all = slots(action.gathers);
-    if (all == 0) return false;
-    if (action.sends) {
-      const std::uint32_t to = (rank + action.distance) % shape_.ranks;
-      if (action.segment < all) return true;
-      const std::size_t credit = word(rank, to, column, action.gathers, true, action.segment);
-      return state[credit] == action.segment - all + 1;
-    }
-    const std::uint32_t from = (rank + shape_.ranks - action.distance) % shape_.ranks;
-    return state[word(from, rank, column, action.gathers, false, action.segment)] == action.segment + 1;
-  }
   std::vector<std::uint32_t> enabled_in(const State& state) const {
     std::vector<std::uint32_t> out;
-    for (std::uint32_t i = 0; i < shape_.ranks * shape_.columns; ++i) {
-      if (may_go_on(state, i / shape_.columns, i % shape_.columns)) out.push_back(i);
+    for (std::uint32_t i = 0; i < actions_.size(); ++i) {
+      if (ended(state, i) || !is_resident(state, i / step_.columns, i % step_.columns)) continue;
+      const Action& action = actions_[i][state[i]];
+      if (!action.waits || state[action.wait.at] == action.wait.value) out.push_back(i);
     }
     return out;
   }
   void take(State& state, std::uint32_t index) const {
-    const std::uint32_t rank = index / shape_.columns, column = index % shape_.columns;
-    const Action& action = actions_[state[index]++];
-    const std::uint32_t distance = action.sends ? action.distance : shape_.ranks - action.distance;
-    const std::uint32_t peer = (rank + distance) % shape_.ranks;
-    const std::uint32_t from = action.sends ? rank : peer, to = action.sends ? peer : rank;
-    state[word(from, to, column, action.gathers, !action.sends, action.segment)] =
-        static_cast<std::uint8_t>(action.segment + 1);
+    for (const Word& post : actions_[index][state[index]].posts) state[post.at] = post.value;
+    ++state[index];
   }
 
-  ModelShape shape_;
-  std::vector<Action> actions_;
+  ModelStep step_;
+  std::vector<std::vector<Action>> actions_;  ///< by rank * columns + column
 };
 
 }  // namespace sealring::cuda::test

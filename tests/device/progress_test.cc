@@ -1,5 +1,5 @@
-// Claim: under the condition of progress.h no interleaving of a fused kernel's columns hangs, whichever
-// columns are resident; without it one does.
+// Claim: under the condition of progress.h no interleaving of a fused step's columns hangs, whichever records
+// it has and whichever columns are resident; without it one does.
 // How: a model of flags and credits; every interleaving where there are few, random ones where there are
 // many, and lags and slots on both sides of the bound.
 #include <gtest/gtest.h>
@@ -9,105 +9,132 @@
 namespace sealring::cuda::test {
 namespace {
 
-// At the bound: one slot less would hang.
-std::vector<Pipeline> at_the_bound(std::uint32_t ranks) {
-  std::vector<Pipeline> out;
-  for (std::uint32_t pull = 0; pull <= 3; ++pull) {
-    if (ranks == 2) {
-      out.push_back({0, pull, pull + 1, 0});
-      continue;
-    }
-    for (std::uint32_t reduce = 0; reduce <= pull; ++reduce)
-      out.push_back({reduce, pull, reduce + 1, pull - reduce + 1});
-  }
-  return out;
-}
-
 // Residency of each rank as the digits of `code` to the base of columns.
-void set_residency(ModelShape& shape, std::uint32_t code) {
-  for (std::uint32_t& resident : shape.resident) {
-    resident = 1 + code % shape.columns;
-    code /= shape.columns;
+void set_residency(ModelStep& step, std::uint32_t code) {
+  for (std::uint32_t& resident : step.resident) {
+    resident = 1 + code % step.columns;
+    code /= step.columns;
   }
 }
 
-TEST(Progress, TheConditionIsExactlyWhatTheModelNeeds) {
+std::size_t hangs(ModelStep step, std::uint32_t lag_segments, std::uint32_t slots,
+                  std::size_t* states = nullptr) {
+  step.lag_segments = lag_segments;
+  step.slots = slots;
+  return ProgressModel(step).hangs(states);
+}
+
+TEST(Progress, OfTwoRanksTheConditionIsExact) {
   std::mt19937_64 random(1);
-  constexpr std::uint32_t kSegments = 7;  // more than any number of slots below
-  for (std::uint32_t d = 0; d <= 4; ++d) {
-    for (std::uint32_t slots = 1; slots <= 5; ++slots) {
-      const Pipeline two{0, d, slots, 0};
-      EXPECT_EQ(ProgressModel(ModelShape::of(two, 2, 1, kSegments)).run(random), progresses(two, true))
-          << "two ranks, lag " << d << " slots " << slots;
-      for (std::uint32_t pull = 0; pull <= 4; ++pull) {
-        for (std::uint32_t gather = 1; gather <= 5; ++gather) {
-          const Pipeline p{d, pull, slots, gather};
-          for (std::uint32_t ranks = 3; ranks <= 4; ++ranks) {
-            EXPECT_EQ(ProgressModel(ModelShape::of(p, ranks, 1, kSegments)).run(random), progresses(p, false))
-                << ranks << " ranks, lags " << d << " " << pull << " slots " << slots << " " << gather;
-          }
-        }
+  for (std::uint32_t lag = 0; lag <= 4; ++lag) {
+    for (std::uint32_t slots = 1; slots <= 6; ++slots) {
+      ModelStep step = ModelStep::all_to_all(2, 1, 9);  // more segments than slots
+      step.lag_segments = lag;
+      step.slots = slots;
+      EXPECT_EQ(ProgressModel(step).run(random), progresses(lag, slots))
+          << "lag " << lag << " slots " << slots;
+    }
+  }
+}
+
+TEST(Progress, NoInterleavingOfTwoRanksHangsWhateverTheLengths) {
+  for (std::uint32_t lag = 1; lag <= 3; ++lag) {
+    for (std::uint32_t there = 0; there <= 6; ++there) {
+      for (std::uint32_t back = 0; back <= 6; ++back) {
+        std::vector<ModelRecord> records;
+        if (there > 0) records.push_back({0, 1, there, 1});
+        if (back > 0) records.push_back({1, 0, back, 1});
+        EXPECT_EQ(hangs(ModelStep::of(2, 1, records), lag, lag + 2), 0u)
+            << "lag " << lag << ", " << there << " there, " << back << " back";
       }
     }
   }
 }
 
 TEST(Progress, NoInterleavingOfTwoRanksHangsWhateverIsResident) {
-  for (const Pipeline& pipeline : at_the_bound(2)) {
-    if (pipeline.pull_lag > 2) continue;
-    ModelShape shape = ModelShape::of(pipeline, 2, 3, 3);
+  // The second record is shared by fewer columns than the first.
+  for (const std::uint32_t columns_back : {3u, 2u, 1u}) {
+    ModelStep step = ModelStep::of(2, 3, {{0, 1, 17, 3}, {1, 0, 8, columns_back}});
     for (std::uint32_t code = 0; code < 9; ++code) {
-      set_residency(shape, code);
+      set_residency(step, code);
       std::size_t states = 0;
-      EXPECT_EQ(ProgressModel(shape).hangs(&states), 0u) << "lag " << pipeline.pull_lag << " code " << code;
+      EXPECT_EQ(hangs(step, 1, 3, &states), 0u) << code;
       EXPECT_GT(states, 40u);
     }
   }
 }
 
-TEST(Progress, NoInterleavingOfThreeRanksHangs) {
-  for (const Pipeline& pipeline : at_the_bound(3)) {
-    if (pipeline.pull_lag > 2) continue;
-    std::size_t states = 0;
-    EXPECT_EQ(ProgressModel(ModelShape::of(pipeline, 3, 1, 4)).hangs(&states), 0u);
-    EXPECT_GT(states, 100u);
+TEST(Progress, NoInterleavingOfMoreRanksHangs) {
+  std::size_t states = 0;
+  EXPECT_EQ(hangs(ModelStep::all_to_all(3, 1, 6), 1, 3, &states), 0u);
+  EXPECT_GT(states, 100u);
+  EXPECT_EQ(hangs(ModelStep::all_to_all(3, 1, 7), kLagSegments, kFusedSlots, &states), 0u);
+  EXPECT_GT(states, 100u);
+  EXPECT_EQ(hangs(ModelStep::all_to_all(4, 1, 5), 1, 3, &states), 0u);
+  EXPECT_GT(states, 100u);
+  // A ring; a root that is sent to; a root that sends; one pair beside it.
+  for (std::uint32_t segments = 4; segments <= 5; ++segments) {
+    EXPECT_EQ(
+        hangs(ModelStep::of(3, 1, {{0, 1, segments, 1}, {1, 2, segments, 1}, {2, 0, segments, 1}}), 1, 3),
+        0u);
+    EXPECT_EQ(hangs(ModelStep::of(4, 1, {{1, 0, segments, 1}, {2, 0, 5, 1}, {3, 0, 1, 1}}), 1, 3), 0u);
+    EXPECT_EQ(
+        hangs(ModelStep::of(4, 1, {{0, 1, segments, 1}, {0, 2, 5, 1}, {2, 3, 6, 1}, {3, 2, 2, 1}}), 1, 3),
+        0u);
   }
 }
 
-TEST(Progress, RandomInterleavingsOfThreeColumnsEnd) {
+TEST(Progress, RandomStepsOfRanksWithDifferentStridesEnd) {
   std::mt19937_64 random(2);
-  for (std::uint32_t ranks = 2; ranks <= 4; ++ranks) {
-    std::vector<Pipeline> pipelines = at_the_bound(ranks);
-    pipelines.push_back(ranks == 2 ? kTwoRankPipeline : kManyRankPipeline);
-    for (const Pipeline& pipeline : pipelines) {
-      ModelShape shape = ModelShape::of(pipeline, ranks, 3, 9);
-      for (int run = 0; run < 40; ++run) {
-        set_residency(shape, static_cast<std::uint32_t>(random()));
-        ASSERT_TRUE(ProgressModel(shape).run(random)) << ranks << " ranks, run " << run;
+  for (int run = 0; run < 3000; ++run) {
+    const auto ranks = static_cast<std::uint32_t>(2 + random() % 4);
+    const auto columns = static_cast<std::uint32_t>(1 + random() % 3);
+    std::vector<ModelRecord> records;
+    for (std::uint32_t from = 0; from < ranks; ++from) {
+      for (std::uint32_t to = 0; to < ranks; ++to) {
+        if (from == to || random() % 3 == 0) continue;
+        records.push_back({from, to, static_cast<std::uint32_t>(1 + random() % 20),
+                           static_cast<std::uint32_t>(1 + random() % columns)});
       }
     }
+    ModelStep step = ModelStep::of(ranks, columns, records);
+    set_residency(step, static_cast<std::uint32_t>(random()));
+    step.lag_segments = 1 + static_cast<std::uint32_t>(random() % 3);
+    step.slots = step.lag_segments + 2;
+    ASSERT_TRUE(ProgressModel(step).run(random)) << ranks << " ranks, run " << run;
   }
 }
 
-TEST(Progress, AsManySlotsAsTheLagHang) {
-  // [two ranks] Both wait for the credit of a segment that the other pulls behind the push it waits in.
+TEST(Progress, OneSlotLessHangs) {
   std::size_t states = 0;
-  EXPECT_GT(ProgressModel(ModelShape::of({0, 2, 2, 0}, 2, 1, 3)).hangs(&states), 0u);
+  EXPECT_GT(hangs(ModelStep::all_to_all(2, 1, 5), kLagSegments, kFusedSlots - 1, &states), 0u);
   EXPECT_GT(states, 3u);
   std::mt19937_64 random(3);
   for (std::uint32_t ranks = 3; ranks <= 4; ++ranks) {
-    EXPECT_FALSE(ProgressModel(ModelShape::of({2, 4, 2, 4}, ranks, 3, 9)).run(random));
-    EXPECT_FALSE(ProgressModel(ModelShape::of({2, 4, 4, 2}, ranks, 3, 9)).run(random));
-    EXPECT_FALSE(ProgressModel(ModelShape::of({2, 1, 4, 4}, ranks, 3, 9)).run(random));
+    ModelStep step = ModelStep::all_to_all(ranks, 1, 9);
+    step.slots = kFusedSlots - 1;
+    step.lag_segments = kLagSegments + 1;  // two too few
+    EXPECT_FALSE(ProgressModel(step).run(random)) << ranks;
+  }
+}
+
+TEST(Progress, LessThanASegmentOfLagHangs) {
+  std::mt19937_64 random(4);
+  for (std::uint32_t ranks = 2; ranks <= 4; ++ranks) {
+    ModelStep step = ModelStep::all_to_all(ranks, 1, 3);
+    step.lag_segments = 0;  // a flag is waited for before it can be posted
+    EXPECT_FALSE(ProgressModel(step).run(random)) << ranks;
+    step.lag_turns = ranks - 1;  // a segment
+    EXPECT_TRUE(ProgressModel(step).run(random)) << ranks;
   }
 }
 
 TEST(Progress, ColumnsThatStartInAnotherOrderOnEachRankMayHang) {
-  ModelShape shape = ModelShape::of(kTwoRankPipeline, 2, 3, 9);
-  shape.started[1] = {2, 1, 0};
-  shape.resident = {1, 1};
-  std::mt19937_64 random(4);
-  EXPECT_FALSE(ProgressModel(shape).run(random));
+  ModelStep step = ModelStep::all_to_all(2, 3, 3);
+  step.started[1] = {2, 1, 0};
+  step.resident = {1, 1};
+  std::mt19937_64 random(5);
+  EXPECT_FALSE(ProgressModel(step).run(random));
 }
 
 }  // namespace

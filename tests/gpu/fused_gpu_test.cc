@@ -1,22 +1,23 @@
-// Claim: on a device the fused all_reduce of two ranks gives the CPU's sum, op after op and from a replayed
-// graph, or an error and a poisoned output.
-// How: both ranks on one device, in two streams; windows and abort words are set by hand for the failures.
+// Claim: on a device a fused step of two ranks gives the CPU's result, op after op and from a replayed graph,
+// or an error and a poisoned output. How: both ranks on one device, in two streams; windows and abort words
+// are set by hand for the failures.
 #include <cstdlib>
 
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/fused.h"
-#include "sealring/device/cuda/make_job.h"
+#include "sealring/device/cuda/fused_job.h"
 #include "tests/gpu/gpu_rig.h"
 
 namespace sealring::cuda::test {
 namespace {
 
 struct OneOp {
-  std::uint64_t elements = 0;
+  std::uint64_t elements = 0;  ///< all_reduce: of the tensor; else of a piece
   DType dtype = DType::f32;
   RedOp redop = RedOp::sum;
   std::size_t shift = 0;
   bool in_place = false;
+  Op op = Op::all_reduce;
 };
 
 class FusedGpu : public OnGpu {
@@ -37,49 +38,78 @@ class FusedGpu : public OnGpu {
     connect(std::chrono::seconds(std::getenv("SR_TEST_SANITIZER") == nullptr ? 5 : 250));
   }
   void TearDown() override {
+    for (auto& rank : ranks) rank.reset();
     for (cudaStream_t stream : streams) {
       if (stream != nullptr) cudaStreamDestroy(stream);
     }
   }
+  static DeviceGroupConfig config(Rank rank, std::chrono::nanoseconds timeout) {
+    DeviceGroupConfig out;
+    out.rank = rank;
+    out.members = {0, 1};
+    out.timeout = timeout;
+    return out;
+  }
   void connect(std::chrono::nanoseconds timeout) {
-    for (auto& rank : ranks) {
-      auto made = FusedRank::make(0, kColumns, timeout);
+    for (Rank i = 0; i < 2; ++i) {
+      windows[i] = std::make_unique<DeviceMemory>(FusedRank::window_bytes(2, kColumns));
+      windows[i]->fill(0);
+      auto made = FusedRank::make(config(i, timeout), kColumns);
       ASSERT_TRUE(made) << made.error().message();
-      rank = std::move(*made);
+      ranks[i] = std::move(*made);
     }
-    ranks[0]->connect(ranks[1]->window());
-    ranks[1]->connect(ranks[0]->window());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (Rank i = 0; i < 2; ++i) {
+      FusedRank::Peer peers[2];
+      peers[1 - i] = {windows[1 - i]->data(), out_keys[i].get(), in_keys[i].get()};
+      ASSERT_TRUE(ranks[i]->connect(windows[i]->data(), peers));
+    }
   }
 
+  /// Pieces of the input and of the output.
+  static std::uint64_t pieces_in(const OneOp& op) { return op.op == Op::reduce_scatter ? 2 : 1; }
+  static std::uint64_t pieces_out(const OneOp& op) { return op.op == Op::all_gather ? 2 : 1; }
   void fill(const OneOp& op) {
-    const std::size_t size = dtype_bytes(op.dtype);
     for (int i = 0; i < 2; ++i) {
-      inputs[i] = random_bytes(random, op.elements * size);
-      for (std::size_t at = size - 1; dtype_is_float(op.dtype) && at < inputs[i].size(); at += size)
-        inputs[i][at] &= std::byte{0xBB};  // small finite numbers
+      inputs[i] = random_elements(random, op.dtype, op.elements * pieces_in(op));
       in[i] = std::make_unique<DeviceMemory>(inputs[i].size(), op.shift);
-      out[i] = std::make_unique<DeviceMemory>(inputs[i].size(), op.shift);
       in[i]->set(inputs[i]);
-      out[i]->set(inputs[i]);
+      const std::uint64_t piece = op.elements * dtype_bytes(op.dtype);
+      out[i] = std::make_unique<DeviceMemory>(piece * pieces_out(op), op.shift);
+      if (op.op == Op::all_reduce) out[i]->set(inputs[i]);
+      if (op.op == Op::all_gather) {
+        EXPECT_EQ(cudaMemcpy(out[i]->data() + static_cast<std::uint64_t>(i) * piece, inputs[i].data(), piece,
+                             cudaMemcpyHostToDevice),
+                  cudaSuccess);
+      }
     }
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
   Result<void> enqueue(const OneOp& op, Rank rank) {
-    const std::uint64_t bytes = op.elements * dtype_bytes(op.dtype);
-    const FusedCut cut = fused_cut(bytes, op.dtype, kColumns);
-    RecordContext context;
-    context.op = Op::all_reduce;
-    context.redop = op.redop;
-    context.dtype = op.dtype;
-    context.algorithm = Algorithm::one_shot;
-    context.elements = op.elements;
-    context.group_size = 2;
-    FusedJob job = fused_job_of(Suite::chacha20_poly1305, context, RecordLayout::of(bytes, cut.segment_bytes),
-                                rank, static_cast<Rank>(1 - rank));
-    job.push.plaintext = job.pull.combine.local = op.in_place ? out[rank]->data() : in[rank]->data();
-    job.pull.combine.dst = out[rank]->data();
-    job.pull.combine.divisor = op.redop == RedOp::avg ? 2 : 1;
-    return ranks[rank]->enqueue(job, *out_keys[rank], *in_keys[rank], streams[rank]);
+    const std::uint64_t piece = op.elements * dtype_bytes(op.dtype);
+    const auto peer = static_cast<Rank>(1 - rank);
+    const bool reduces = op.op != Op::all_gather, scatters = op.op == Op::reduce_scatter;
+    DeviceOp device_op;
+    device_op.op = op.op;
+    device_op.redop = reduces ? op.redop : RedOp::none;
+    device_op.dtype = op.dtype;
+    device_op.algorithm = op.op == Op::all_reduce ? Algorithm::one_shot : Algorithm::one_hop;
+    device_op.elements = op.elements;
+    std::byte* const input = op.in_place ? out[rank]->data() : in[rank]->data();
+    DeviceSend send;
+    send.peer = peer;
+    send.data = scatters ? input + peer * piece : input;
+    send.elements = op.elements;
+    send.element_offset = scatters ? peer * op.elements : reduces ? 0 : rank * op.elements;
+    DeviceRecv recv;
+    recv.peer = peer;
+    recv.dst = reduces ? out[rank]->data() : out[rank]->data() + peer * piece;
+    recv.elements = op.elements;
+    recv.element_offset = scatters ? rank * op.elements : reduces ? 0 : peer * op.elements;
+    if (reduces) recv.local = scatters ? input + rank * piece : input;
+    if (reduces && op.redop == RedOp::avg) recv.divisor = 2;
+    return ranks[rank]->enqueue(device_op, {&send, 1}, {&recv, 1}, {reduces, op.op == Op::all_reduce},
+                                streams[rank]);
   }
   void run(const OneOp& op) {
     for (const Rank rank : {Rank{0}, Rank{1}}) {
@@ -91,37 +121,53 @@ class FusedGpu : public OnGpu {
     const auto result = ranks[rank]->verdict(streams[rank]);
     return result ? Code::ok : result.error().code;
   }
-  Bytes expected(const OneOp& op) const { return reduced_by_cpu(op.dtype, op.redop, inputs[0], inputs[1]); }
+  Bytes expected(const OneOp& op, Rank rank) const {
+    const std::size_t piece = op.elements * dtype_bytes(op.dtype);
+    if (op.op == Op::all_gather) {
+      Bytes both = inputs[0];
+      both.insert(both.end(), inputs[1].begin(), inputs[1].end());
+      return both;
+    }
+    const auto begin = static_cast<long>(op.op == Op::reduce_scatter ? rank * piece : 0);
+    const auto end = begin + static_cast<long>(piece);
+    return reduced_by_cpu(op.dtype, op.redop, Bytes(inputs[0].begin() + begin, inputs[0].begin() + end),
+                          Bytes(inputs[1].begin() + begin, inputs[1].begin() + end));
+  }
   void expect_sums(const OneOp& op) {
-    const Bytes sum = expected(op);
     for (const Rank rank : {Rank{0}, Rank{1}}) {
       ASSERT_EQ(verdict(rank), Code::ok);
-      ASSERT_TRUE(out[rank]->get() == sum) << op.elements << " x " << to_string(op.dtype) << " rank " << rank;
+      ASSERT_TRUE(out[rank]->get() == expected(op, rank))
+          << to_string(op.op) << " " << op.elements << " x " << to_string(op.dtype) << " rank " << rank;
     }
   }
   void expect_poison(const OneOp& op, Rank rank) {
-    Bytes poisoned(inputs[rank].size());
+    Bytes poisoned(out[rank]->get().size());
     poison(op.dtype, poisoned);
     EXPECT_TRUE(out[rank]->get() == poisoned);
   }
 
   std::mt19937_64 random{11};
   std::unique_ptr<DeviceKeyRing> out_keys[2], in_keys[2];
+  std::unique_ptr<DeviceMemory> windows[2];
   std::unique_ptr<FusedRank> ranks[2];
   cudaStream_t streams[2] = {};
   Bytes inputs[2];
   std::unique_ptr<DeviceMemory> in[2], out[2];
 };
 
-TEST_F(FusedGpu, SumsAreTheCpusAtAnySizeTypeAndAlignment) {
+TEST_F(FusedGpu, ResultsAreTheCpusAtAnySizeTypeAndAlignment) {
   int n = 0;
   for (const std::uint64_t elements : {0ull, 1ull, 511ull, 4096ull, 100'003ull, 3'000'001ull}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i32, DType::u8}) {
       OneOp op{elements, dtype, RedOp::sum, dtype_bytes(dtype) * static_cast<std::size_t>(n % 3), n % 2 == 0};
       ++n;
-      fill(op);
-      run(op);
-      ASSERT_NO_FATAL_FAILURE(expect_sums(op));
+      for (const Op kind : {Op::all_reduce, Op::reduce_scatter, Op::all_gather}) {
+        op.op = kind;
+        op.in_place = op.in_place && kind == Op::all_reduce;
+        fill(op);
+        run(op);
+        ASSERT_NO_FATAL_FAILURE(expect_sums(op));
+      }
     }
   }
 }
@@ -168,7 +214,7 @@ TEST_F(FusedGpu, AForgedFlagIsADataTagAndNothingWorksAfterIt) {
   const OneOp op{50'000, DType::f32, RedOp::sum, 0, false};
   fill(op);
   const std::uint64_t forged = 1;  // of ticket 0, before anything lies in the slot
-  ASSERT_EQ(cudaMemcpy(ranks[1]->window() + ranks[1]->shape().flag_offset(0, 0), &forged, sizeof forged,
+  ASSERT_EQ(cudaMemcpy(windows[1]->data() + ranks[1]->region().flag_offset(0, 0), &forged, sizeof forged,
                        cudaMemcpyHostToDevice),
             cudaSuccess);
   ASSERT_TRUE(enqueue(op, 1));
@@ -201,13 +247,72 @@ TEST_F(FusedGpu, AbortEndsAWaitingOp) {
   expect_poison(op, 0);
 }
 
-TEST_F(FusedGpu, JobsThatDoNotFitAreRefused) {
-  FusedJob job;
-  job.push.layout = job.pull.layout = RecordLayout::of(1 << 20, 64 << 10);
-  EXPECT_EQ(ranks[0]->enqueue(job, *out_keys[0], *in_keys[0], streams[0]).error().code,
-            Code::invalid_argument);
-  EXPECT_EQ(FusedRank::make(0, 0, std::chrono::seconds(1)).error().code, Code::invalid_argument);
-  EXPECT_EQ(FusedRank::make(0, kFusedColumnsMax + 1, std::chrono::seconds(1)).error().code,
+TEST_F(FusedGpu, ARecordOneWayAndALongerOneBack) {
+  for (const std::uint64_t back : {0ull, 700ull, 150'000ull}) {
+    const OneOp op{40'000, DType::f32, RedOp::sum, 0, false};
+    fill(op);
+    DeviceOp device_op;
+    device_op.op = Op::all_to_all;
+    device_op.dtype = op.dtype;
+    DeviceMemory longer(150'000 * 4), landing(150'000 * 4);
+    const Bytes sent = random_bytes(random, back * 4);
+    longer.set(sent);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    DeviceSend sends[2];
+    DeviceRecv recvs[2];
+    for (Rank i = 0; i < 2; ++i) {
+      sends[i].peer = recvs[1 - i].peer = static_cast<Rank>(1 - i);
+      recvs[1 - i].peer = i;
+      sends[i].data = i == 0 ? in[0]->data() : longer.data();
+      sends[i].elements = recvs[1 - i].elements = i == 0 ? op.elements : back;
+      recvs[1 - i].dst = i == 0 ? out[1]->data() : landing.data();
+    }
+    for (Rank i = 0; i < 2; ++i) {
+      const std::size_t out_records = i == 0 || back > 0 ? 1 : 0, in_records = i == 1 || back > 0 ? 1 : 0;
+      const auto enqueued =
+          ranks[i]->enqueue(device_op, {&sends[i], out_records}, {&recvs[i], in_records}, {}, streams[i]);
+      ASSERT_TRUE(enqueued) << enqueued.error().message();
+    }
+    ASSERT_EQ(verdict(0), Code::ok);
+    ASSERT_EQ(verdict(1), Code::ok);
+    EXPECT_TRUE(out[1]->get() == inputs[0]);
+    const Bytes landed = landing.get();
+    EXPECT_TRUE(std::equal(sent.begin(), sent.end(), landed.begin())) << back;
+  }
+}
+
+TEST_F(FusedGpu, AVerdictOfAKeyRingIsTheStepsVerdict) {
+  const std::uint32_t bad = status_of(Code::data_tag);
+  ASSERT_EQ(cudaMemcpy(&in_keys[0]->state()->verdict, &bad, sizeof bad, cudaMemcpyHostToDevice), cudaSuccess);
+  const OneOp op{50'000, DType::f32, RedOp::sum, 0, false};
+  fill(op);
+  run(op);
+  EXPECT_EQ(verdict(0), Code::data_tag);
+  EXPECT_EQ(ranks[0]->verdict_so_far().error().code, Code::data_tag);
+  EXPECT_EQ(verdict(1), Code::aborted);
+  expect_poison(op, 0);
+  expect_poison(op, 1);
+  EXPECT_FALSE(out_keys[0]->verdict_so_far());
+  EXPECT_FALSE(out_keys[1]->verdict_so_far());
+}
+
+TEST_F(FusedGpu, WhatDoesNotFitIsRefused) {
+  const auto made = [](Suite suite, std::vector<Rank> members, std::uint32_t columns) {
+    DeviceGroupConfig group = config(0, std::chrono::seconds(1));
+    group.suite = suite;
+    group.members = std::move(members);
+    return FusedRank::make(group, columns).error().code;
+  };
+  EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1}, 0), Code::invalid_argument);
+  EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1}, kFusedColumnsMax + 1), Code::invalid_argument);
+  EXPECT_EQ(made(Suite::aes_256_gcm, {0, 1}, 1), Code::unsupported);
+  EXPECT_EQ(made(Suite::chacha20_poly1305, {0}, 1), Code::unsupported);
+  EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1, 2, 3, 4, 5, 6, 7, 8}, 1), Code::unsupported);
+  auto unconnected = FusedRank::make(config(0, std::chrono::seconds(1)), 1);
+  ASSERT_TRUE(unconnected);
+  DeviceSend send;
+  send.peer = 1;
+  EXPECT_EQ((*unconnected)->enqueue(DeviceOp{}, {&send, 1}, {}, {}, streams[0]).error().code,
             Code::invalid_argument);
 }
 

@@ -40,6 +40,9 @@ struct ChachaConfig {
   static constexpr int kDepth = kDepthOf;                                ///< segments in flight in a block
   static constexpr int kBatch = kDirection == Direction::seal ? 16 : 8;  ///< segments prepared at once
   static constexpr int kPrepared = 2;                                    ///< batches that are kept
+  /// open: segments whose accepted plaintext waits side by side in the kTile bytes, at Segment::stored; the
+  /// caller combines them.
+  static constexpr int kTiles = 1;
 };
 
 template <class Config>
@@ -54,6 +57,8 @@ struct ChachaBody {
   static constexpr bool kInShared = Config::kTile != 0;
   static constexpr int kDepth = Config::kDepth;
   static_assert(kDepth == 2 || (kDepth == 1 && kOpen));
+  static constexpr int kTiles = Config::kTiles;
+  static_assert(kTiles == 1 || (kDepth == 1 && kInShared));
   static constexpr std::uint32_t kStored =
       kOpen && kInShared ? kDepth * Config::kTile / 16 : kWorkers * kTileChunks;
   static_assert(!kOpen || Config::kTile % (kWorkers * kTileBytes) == 0);
@@ -63,8 +68,8 @@ struct ChachaBody {
     Chunk stored[kStored];  ///< open: kDepth segments; seal: what a worker transposes in
     Prep prep[Config::kPrepared][kBatch];
     poly1305::Number sums[kDepth][kWorkers * kLanes];
-    Chunk tail[kDepth][4];        ///< ciphertext behind the last whole row
-    Chunk tail_plain[kDepth][4];  ///< open: its plaintext
+    Chunk tail[kDepth][4];                 ///< ciphertext behind the last whole row
+    Chunk tail_plain[kDepth * kTiles][4];  ///< open: its plaintext
     Chunk tail_stream[4];
     std::uint32_t accepted[kDepth];
     BadTag bad;
@@ -79,7 +84,10 @@ struct ChachaBody {
     std::uint32_t k;  ///< place in the job
     Place place;
     Shape shape;
+    std::uint32_t tile = 0;    ///< kTiles > 1: which of the segments that wait
+    std::uint32_t stored = 0;  ///< kTiles > 1: where its plaintext begins, in chunks
     SR_HOST_DEVICE int parity() const { return static_cast<int>(i % kDepth); }
+    SR_HOST_DEVICE int tail() const { return kTiles > 1 ? static_cast<int>(tile) : parity(); }
   };
   SR_HOST_DEVICE static Segment segment_of(const SegmentJob& job, Column column, std::uint32_t i) {
     Segment out;
@@ -108,7 +116,9 @@ struct ChachaBody {
   /// The 128 chunks in which a worker transposes a tile.
   SR_HOST_DEVICE static Chunk* transposed(Shared& shared, const Segment& segment, int worker,
                                           std::uint32_t tile) {
-    if constexpr (kOpen && kInShared)
+    if constexpr (kTiles > 1)
+      return shared.stored + segment.stored + own_place(tile, worker);
+    else if constexpr (kOpen && kInShared)
       return shared.stored + segment.parity() * (Config::kTile / 16) + own_place(tile, worker);
     else
       return shared.stored + worker * static_cast<int>(kTileChunks);
@@ -281,19 +291,19 @@ struct ChachaBody {
 
   // The two in one where both segments have whole tiles alone: what the tensor holds is on its way while the
   // keystream is computed, and the place of the old plaintext takes the new.
-  SR_HOST_DEVICE static bool can_fuse(const SegmentJob& job, const Segment& old, const Segment& segment) {
+  SR_HOST_DEVICE static bool can_fuse(const SegmentJob& old_job, const Segment& old, const Segment& segment) {
     return old.place.payload_bytes == segment.place.payload_bytes && segment.shape.pad_rows == 0 &&
-           segment.shape.tail_bytes == 0 && misalignment(job.combine.dst) == 0 &&
-           misalignment(job.combine.local) == 0;
+           segment.shape.tail_bytes == 0 && misalignment(old_job.combine.dst) == 0 &&
+           misalignment(old_job.combine.local) == 0;
   }
   template <class Warp>
-  SR_HOST_DEVICE static void combine_and_cipher(Warp& warp, Shared& shared, const SegmentJob& job,
-                                                const OpView& op, const KeyWords& key, Column column,
-                                                const Segment& old, const Segment& segment) {
+  SR_HOST_DEVICE static void combine_and_cipher(Warp& warp, Shared& shared, const SegmentJob& old_job,
+                                                const Segment& old, const SegmentJob& job, const OpView& op,
+                                                const KeyWords& key, Column column, const Segment& segment) {
     const int worker = warp.index();
     const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
-    const std::byte* const local = job.combine.local + old.place.payload;
-    std::byte* const dst = job.combine.dst + old.place.payload;
+    const std::byte* const local = old_job.combine.local + old.place.payload;
+    std::byte* const dst = old_job.combine.dst + old.place.payload;
     const Prep& prep = prep_of(shared, segment.i);
     Registers<Warp> registers;
     typename Warp::template Lanes<chacha20::Block> block;
@@ -320,7 +330,7 @@ struct ChachaBody {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           store_aligned(dst + first + c * kLanes * 16,
-                        combined<Config::kCombine>(job.combine, mine[c], plain[coalesced_slot(lane, c)]));
+                        combined<Config::kCombine>(old_job.combine, mine[c], plain[coalesced_slot(lane, c)]));
         }
       });
       warp.step([&](int lane) { put_stream(block[lane], lane, stream); });
@@ -364,7 +374,7 @@ struct ChachaBody {
       const Chunk out = truncated(in ^ shared.tail_stream[lane], bytes);
       shared.tail[segment.parity()][lane] = kOpen ? in : out;
       if constexpr (kOpen)
-        shared.tail_plain[segment.parity()][lane] = out;
+        shared.tail_plain[segment.tail()][lane] = out;
       else
         store_bytes(wire, out, bytes);
     });
@@ -415,7 +425,7 @@ struct ChachaBody {
       const std::uint64_t behind = static_cast<std::uint64_t>(segment.shape.rows) * kRowBytes + offset;
       const Chunk mine = kReads ? load_bytes(local + behind, bytes) : Chunk{};
       store_bytes(dst + behind,
-                  combined<Config::kCombine>(job.combine, mine, shared.tail_plain[segment.parity()][lane]),
+                  combined<Config::kCombine>(job.combine, mine, shared.tail_plain[segment.tail()][lane]),
                   bytes);
     });
   }
@@ -534,7 +544,7 @@ struct ChachaBody {
           if (i >= kDepth && shared.accepted[i % kDepth] != 0) {
             const Segment old = segment_of(job, column, i - kDepth);
             if (i < count && can_fuse(job, old, segment_of(job, column, i))) {
-              combine_and_cipher(warp, shared, job, op, key, column, old, segment_of(job, column, i));
+              combine_and_cipher(warp, shared, job, old, job, op, key, column, segment_of(job, column, i));
               return;
             }
             combine_segment(warp, shared, job, column, old);

@@ -4,8 +4,10 @@
 #include <string>
 
 #include "sealring/device/bulk_cipher.h"
+#include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/errors.h"
 #include "sealring/device/cuda/fused.h"
+#include "sealring/device/cuda/fused_job.h"
 #include "sealring/device/cuda/fused_kernel.h"
 
 namespace sealring::cuda {
@@ -13,25 +15,33 @@ namespace {
 
 constexpr const char* kStage = "device.cuda.fused";
 
-// [protocol A.3] The prologue: its own launch of one thread, in stream order.
-__global__ void fused_prologue(FusedState* const state, KeyState* const out, KeyState* const in,
-                               const OpRequest request) {
-  begin_fused(*state, *out, *in, request, DeviceFabric::now_ns());
+// [protocol A.3] The prologue: its own launch, in stream order; one thread a ring.
+__global__ void fused_prologue(FusedState* const state, const __grid_constant__ FusedReservation step) {
+  if (threadIdx.x == 0) begin_step(*state, DeviceFabric::now_ns());
+  __syncthreads();
+  if (threadIdx.x < kFusedRings) reserve_ring(*state, step, threadIdx.x);
+  __syncthreads();
+  if (threadIdx.x == 0) settle_step(*state, step);
 }
 
 // Everything is loaded and allocated before the first op: a kernel that waits for another rank must not meet
 // a hidden wait of the host.
-Result<std::vector<FusedEntry>> loaded_entries(const cudaDeviceProp& properties) {
+Result<std::vector<FusedEntry>> loaded_entries(unsigned device) {
   std::vector<FusedEntry> list;
   add_fused_f32(list);
   add_fused_bf16(list);
   add_fused_f16(list);
+  add_fused_replace(list);
   add_fused_any(list);
+  int shared_max = 0;
+  SR_TRY(checked(
+      cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
+      "query"));
   cudaFuncAttributes attributes{};
   SR_TRY(checked(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&fused_prologue)), "load"));
   for (const FusedEntry& entry : list) {
     SR_TRY(checked(cudaFuncGetAttributes(&attributes, entry.kernel), "load"));
-    if (entry.shared_bytes > properties.sharedMemPerBlockOptin)
+    if (entry.shared_bytes > static_cast<std::size_t>(shared_max))
       return fail(
           Code::gpu_unsupported, kStage,
           "a fused kernel needs " + std::to_string(entry.shared_bytes) + " bytes of shared memory a block");
@@ -45,110 +55,152 @@ Result<std::vector<FusedEntry>> loaded_entries(const cudaDeviceProp& properties)
   return list;
 }
 
-Result<void> check_job(const FusedJob& job, const WindowShape& shape) {
-  const std::uint32_t segment = job.push.layout.segment_bytes;
-  if (segment % 16 != 0 || segment > kFusedSegmentMax || segment != job.pull.layout.segment_bytes ||
-      job.push.layout.payload_bytes != job.pull.layout.payload_bytes)
-    return fail(Code::invalid_argument, kStage, "both directions must be cut alike, by fused_cut");
-  if (WindowShape::of(1, segment).slot_bytes > shape.slot_bytes)
-    return fail(Code::invalid_argument, kStage, "a segment does not fit into a slot");
+Result<void> check_group(const DeviceGroupConfig& group, std::uint32_t columns) {
+  const std::size_t ranks = group.members.size();
+  if (columns == 0 || columns > kFusedColumnsMax)
+    return fail(
+        Code::invalid_argument, kStage,
+        "columns must be 1 to " + std::to_string(kFusedColumnsMax) + ", not " + std::to_string(columns));
+  if (group.suite != Suite::chacha20_poly1305)
+    return fail(Code::unsupported, kStage, "the fused kernels are of chacha20-poly1305 only");
+  if (ranks < 2 || ranks > kFusedRanksMax)
+    return fail(Code::unsupported, kStage,
+                "the fused kernels are for 2 to " + std::to_string(kFusedRanksMax) + " ranks, not " +
+                    std::to_string(ranks));
+  if (group.rank >= ranks) return fail(Code::invalid_argument, kStage, "no such rank in the group");
   return {};
 }
 
 }  // namespace
 
 FusedRank::~FusedRank() {
-  const DeviceGuard guard(device_);
+  const DeviceGuard guard(group_.device);
   cudaDeviceSynchronize();
   if (private_stream_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(private_stream_));
-  if (window_ != nullptr) cudaFree(window_);
   if (state_ != nullptr) {
     cudaMemset(state_, 0, sizeof(FusedState));
     cudaFree(state_);
   }
 }
 
-Result<std::unique_ptr<FusedRank>> FusedRank::make(unsigned device, std::uint32_t columns,
-                                                   std::chrono::nanoseconds timeout) {
-  if (columns == 0 || columns > kFusedColumnsMax)
-    return fail(
-        Code::invalid_argument, kStage,
-        "columns must be 1 to " + std::to_string(kFusedColumnsMax) + ", not " + std::to_string(columns));
-  const DeviceGuard guard(device);
+Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& group, std::uint32_t columns) {
+  SR_TRY(check_group(group, columns));
+  const DeviceGuard guard(group.device);
   std::unique_ptr<FusedRank> out(new FusedRank);
-  out->device_ = device;
-  cudaDeviceProp properties{};
-  SR_TRY(checked(cudaGetDeviceProperties(&properties, static_cast<int>(device)), "query"));
-  SR_TRY(out->entries_, loaded_entries(properties));
-  out->shape_ = WindowShape::of(columns, kFusedSegmentMax);
-  SR_TRY(checked(cudaMalloc(&out->window_, out->shape_.bytes()), "window"));
-  SR_TRY(checked(cudaMalloc(&out->state_, sizeof(FusedState)), "fused state"));
-  SR_TRY(checked(cudaMemset(out->window_, 0, out->shape_.bytes()), "window"));
-  FusedState state{};
-  state.timeout_ns = static_cast<std::uint64_t>(timeout.count());
-  SR_TRY(checked(cudaMemcpy(out->state_, &state, sizeof state, cudaMemcpyHostToDevice), "fused state"));
+  out->group_ = group;
+  out->columns_ = columns;
+  SR_TRY(out->entries_, loaded_entries(group.device));
+  SR_TRY(checked(cudaMalloc(&out->state_, sizeof(FusedState)), "fused state", sizeof(FusedState)));
+  const auto state = std::make_unique<FusedState>();
+  state->timeout_ns = static_cast<std::uint64_t>(group.timeout.count());
+  SR_TRY(checked(cudaMemcpy(out->state_, state.get(), sizeof(FusedState), cudaMemcpyHostToDevice),
+                 "fused state"));
   cudaStream_t stream = nullptr;
   SR_TRY(checked(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
   out->private_stream_ = stream;
-  SR_TRY(checked(cudaDeviceSynchronize(), "window"));
+  SR_TRY(checked(cudaDeviceSynchronize(), "fused state"));
   return out;
 }
 
-Result<void> FusedRank::enqueue(FusedJob job, DeviceKeyRing& out, DeviceKeyRing& in, void* stream) {
-  if (peer_window_ == nullptr)
-    return fail(Code::invalid_argument, kStage, "the peer's window is not connected");
-  if (out.suite() != Suite::chacha20_poly1305 || in.suite() != out.suite())
-    return fail(Code::unsupported, kStage, "the fused kernels are of chacha20-poly1305 only");
-  SR_TRY(check_job(job, shape_));
-  const DeviceGuard guard(device_);
-  job.shape = shape_;
-  job.push.wire = peer_window_;
-  job.pull.wire = window_;
-  const CombineOp& combine = job.pull.combine;
-  const CombineKind kind = combine_kind(combine.redop, combine.dtype, combine.divisor);
-  const auto entry = std::ranges::find(entries_, kind, &FusedEntry::combine);
-  if (entry == entries_.end()) return fail(Code::unsupported, kStage, "an all_reduce reduces");
-  OpRequest request;
-  request.descriptor = next_descriptor_++ % kDescriptors;
-  request.segments = job.push.segments;
-  request.payload_bytes = payload_bytes_of(job.push);
-  KeyState *out_keys = out.state(), *in_keys = in.state();
+Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peers) {
+  if (my_window == nullptr || peers.size() != ranks())
+    return fail(Code::invalid_argument, kStage, "every rank of the group has a window");
+  const std::uint64_t region_bytes = region().bytes();
+  FusedPeers table;
+  table.count = ranks() - 1;
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+    if (rank == group_.rank) continue;
+    const Peer& peer = peers[rank];
+    if (peer.window == nullptr || peer.out == nullptr || peer.in == nullptr)
+      return fail(Code::invalid_argument, kStage, "a peer has no window or no keys");
+    if (peer.out->suite() != group_.suite || peer.in->suite() != group_.suite)
+      return fail(Code::invalid_argument, kStage, "a peer's keys are of another suite");
+    const std::uint32_t at = peer_index(group_.rank, rank);
+    table.mine[at] = my_window + at * region_bytes;
+    table.theirs[at] = peer.window + peer_index(rank, group_.rank) * region_bytes;
+    table.out[at] = peer.out->state();
+    table.in[at] = peer.in->state();
+  }
+  peers_ = table;
+  return {};
+}
+
+const FusedEntry* FusedRank::entry_for(const FusedJob& job) const {
+  const FusedChoice choice = fused_choice(job);
+  for (const FusedEntry& entry : entries_) {
+    if (entry.combine == choice.combine && job.stride <= entry.links) return &entry;
+  }
+  return nullptr;
+}
+
+Result<void> FusedRank::launch(const FusedEntry& entry, const FusedJob& job, const DeviceOp& op,
+                               void* stream) {
   const auto native = static_cast<cudaStream_t>(stream);
-  void* prologue_arguments[] = {&state_, &out_keys, &in_keys, &request};
-  SR_TRY(checked(cudaLaunchKernel(reinterpret_cast<const void*>(&fused_prologue), dim3(1), dim3(1),
+  FusedReservation reservation = FusedReservation::of(job);
+  void* prologue_arguments[] = {&state_, &reservation};
+  SR_TRY(checked(cudaLaunchKernel(reinterpret_cast<const void*>(&fused_prologue), dim3(1), dim3(kLanes),
                                   prologue_arguments, 0, native),
                  "launch"));
   Chunk pattern;
-  poison(combine.dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
-  void* arguments[] = {&job, &state_, &out_keys, &in_keys, &request.descriptor, &pattern};
-  const unsigned columns = std::min(shape_.columns, job.push.segments);
-  return checked(cudaLaunchKernel(entry->kernel, dim3(columns), dim3(entry->threads), arguments,
-                                  entry->shared_bytes, native),
+  poison(op.dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
+  FusedStep<1> narrow = narrowed<1>(job);
+  FusedJob wide = job;
+  void* const told = entry.links == 1 ? static_cast<void*>(&narrow) : static_cast<void*>(&wide);
+  void* arguments[] = {told, &state_, &pattern};
+  return checked(cudaLaunchKernel(entry.kernel, dim3(job.columns()), dim3(entry.threads), arguments,
+                                  entry.shared_bytes, native),
                  "launch");
 }
 
-Result<void> FusedRank::verdict(void* stream) const {
-  const DeviceGuard guard(device_);
-  const auto native = static_cast<cudaStream_t>(stream);
-  std::uint32_t words[2] = {};
-  static_assert(offsetof(FusedState, bad_segment) == offsetof(FusedState, verdict) + 4);
-  SR_TRY(checked(cudaMemcpyAsync(words, &state_->verdict, sizeof words, cudaMemcpyDeviceToHost, native),
-                 "verdict"));
-  SR_TRY(checked(cudaStreamSynchronize(native), "verdict"));
+Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,
+                                std::span<const DeviceRecv> recvs, DeviceStepRules rules, void* stream) {
+  if (peers_.count == 0) return fail(Code::invalid_argument, kStage, "the peers are not connected");
+  if (sends.empty() && recvs.empty()) return {};
+  SR_TRY(FusedJob job, fused_job_of(group_, op, sends, recvs, rules, peers_, columns_));
+  const FusedEntry* const entry = entry_for(job);
+  if (entry == nullptr) return fail(Code::unsupported, kStage, "no fused kernel for such a step");
+  const DeviceGuard guard(group_.device);
+  job.descriptor = next_descriptor_++ % kDescriptors;
+  return launch(*entry, job, op, stream);
+}
+
+Result<void> FusedRank::told(const std::uint32_t (&words)[3]) const {
   if (words[0] == 0) return {};
   Error error;
   error.code = static_cast<Code>(words[0]);
   error.stage = kStage;
-  error.what = error.code == Code::data_tag
-                   ? "a record is not authentic (segment " + std::to_string(words[1]) + ")"
-               : error.code == Code::timeout ? "the peer did not take part in time"
-               : error.code == Code::aborted ? "the op was aborted here, or its peer gave up"
-                                             : "the device refused an operation before it sealed anything";
+  if (error.code == Code::data_tag) {
+    const std::uint32_t peer = words[2] + (words[2] >= group_.rank ? 1 : 0);
+    error.what = "a record from rank " + std::to_string(peer < ranks() ? group_.members[peer] : 0) +
+                 " is not authentic (segment " + std::to_string(words[1]) + ")";
+  } else {
+    error.what = error.code == Code::timeout   ? "a peer did not take part in time"
+                 : error.code == Code::aborted ? "the op was aborted here, or a peer gave up"
+                                               : "the device refused an operation before it sealed anything";
+  }
   return fail(std::move(error));
 }
 
+Result<void> FusedRank::verdict(void* stream) const {
+  const DeviceGuard guard(group_.device);
+  const auto native = static_cast<cudaStream_t>(stream);
+  std::uint32_t words[3] = {};
+  static_assert(offsetof(FusedState, bad_segment) == offsetof(FusedState, verdict) + 4 &&
+                offsetof(FusedState, bad_peer) == offsetof(FusedState, verdict) + 8);
+  SR_TRY(checked(cudaMemcpyAsync(words, &state_->verdict, sizeof words, cudaMemcpyDeviceToHost, native),
+                 "verdict"));
+  SR_TRY(checked(cudaStreamSynchronize(native), "verdict"));
+  return told(words);
+}
+
+Result<void> FusedRank::verdict_so_far() const {
+  const RelaxedCapture relaxed;
+  return verdict(private_stream_);
+}
+
 Result<void> FusedRank::abort() {
-  const DeviceGuard guard(device_);
+  const DeviceGuard guard(group_.device);
+  const RelaxedCapture relaxed;
   const auto native = static_cast<cudaStream_t>(private_stream_);
   static const std::uint32_t one = 1;
   SR_TRY(checked(cudaMemcpyAsync(&state_->abort, &one, sizeof one, cudaMemcpyHostToDevice, native), "abort"));

@@ -1,18 +1,21 @@
-// One rank's end of the fused all_reduce of two ranks: its window, its state, and ops enqueued on a stream.
-// What it promises stands in fused_window.h.
+// One rank's end of the fused steps of a group: its state, and steps enqueued on a stream. What it promises
+// stands in fused_window.h.
 #pragma once
 
-#include <chrono>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "sealring/base/result.h"
 #include "sealring/device/cuda/fused_state.h"
 #include "sealring/device/cuda/launch.h"
+#include "sealring/device/device_group.h"
 
 namespace sealring::cuda {
 
 struct FusedEntry {
   CombineKind combine = CombineKind::any;
+  std::uint32_t links = 1;  ///< records each way at most
   unsigned threads = 0;
   unsigned blocks = 1;  ///< resident on a multiprocessor
   std::size_t shared_bytes = 0;
@@ -22,45 +25,64 @@ struct FusedEntry {
 void add_fused_f32(std::vector<FusedEntry>& list);
 void add_fused_bf16(std::vector<FusedEntry>& list);
 void add_fused_f16(std::vector<FusedEntry>& list);
+void add_fused_replace(std::vector<FusedEntry>& list);
 void add_fused_any(std::vector<FusedEntry>& list);
 
-/// Ops follow one another on one stream at a time. Not thread-safe. A failed rank stays failed.
+/// Steps follow one another in stream order, one at a time, in the same order on all ranks. Not thread-safe,
+/// but for verdict_so_far() and abort(). A failed rank stays failed. Its verdict and those of the key rings
+/// are one: whichever fails first, nothing more is sealed or opened by either.
 class FusedRank {
  public:
   FusedRank(const FusedRank&) = delete;
   FusedRank& operator=(const FusedRank&) = delete;
   ~FusedRank();  ///< waits for the device; clears what it frees
 
-  /// `columns`: blocks of an op at most; both ranks must be able to have one of theirs running. The same on
-  /// both ranks. Errors: INVALID_ARGUMENT, GPU_UNSUPPORTED, OUT_OF_MEMORY, CUDA.
-  static Result<std::unique_ptr<FusedRank>> make(unsigned device, std::uint32_t columns,
-                                                 std::chrono::nanoseconds timeout);
-  /// What the peer writes into. `peer_window`: the peer's, as this process reaches it.
-  std::byte* window() const { return window_; }
-  void connect(std::byte* peer_window) { peer_window_ = peer_window; }
+  /// Of the window of each rank of a group.
+  static std::uint64_t window_bytes(std::uint32_t ranks, std::uint32_t columns) {
+    return fused_window_bytes(ranks, columns);
+  }
+  /// Of `group`: device, suite, rank, members, group_id, th3, timeout. `columns`: blocks of a step at most;
+  /// the same on all ranks, and every rank must be able to have one of its own running. Errors:
+  /// INVALID_ARGUMENT, UNSUPPORTED (suite, ranks), GPU_UNSUPPORTED, OUT_OF_MEMORY, CUDA.
+  static Result<std::unique_ptr<FusedRank>> make(const DeviceGroupConfig& group, std::uint32_t columns);
 
-  std::uint32_t columns() const { return shape_.columns; }
-  /// The prologue and the op's one kernel. `job` as fused_job_of (make_job.h) makes it, with plaintext, local
-  /// and dst set; cut by fused_cut(bytes, dtype, columns()). `out`, `in`: the keys to and from the peer.
-  /// Returns before the op runs: see verdict(). Errors: INVALID_ARGUMENT, CUDA.
-  Result<void> enqueue(FusedJob job, DeviceKeyRing& out, DeviceKeyRing& in, void* stream);
-  /// The device's verdict, behind everything enqueued on `stream` (a cudaStream_t) so far.
+  struct Peer {
+    std::byte* window = nullptr;  ///< the whole of the peer's, as this process reaches it
+    DeviceKeyRing* out = nullptr;
+    DeviceKeyRing* in = nullptr;
+  };
+  /// Before the first step. `my_window`: window_bytes() of zeroed memory that the peers write. `peers`: by
+  /// group rank, mine unused. All of it is the caller's and outlives this. Errors: INVALID_ARGUMENT.
+  Result<void> connect(std::byte* my_window, std::span<const Peer> peers);
+
+  std::uint32_t columns() const { return columns_; }
+  /// The prologue and the step's one kernel; nothing for a step without records. What the moves may be:
+  /// fused_job_of() (fused_job.h). Returns before the step runs. Errors: INVALID_ARGUMENT, UNSUPPORTED, CUDA.
+  Result<void> enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,
+                       std::span<const DeviceRecv> recvs, DeviceStepRules rules, void* stream);
+  /// The device's verdict, behind everything enqueued on `stream` (a cudaStream_t) so far, for which it
+  /// waits.
   Result<void> verdict(void* stream) const;
-  /// Whoever waits leaves with ABORTED, now and later; does not wait for the ops.
+  /// The same of the steps that have ended by now: waits for none.
+  Result<void> verdict_so_far() const;
+  /// Whoever waits leaves with ABORTED, now and later; does not wait for the steps.
   Result<void> abort();
   /// Tests: the state behind the product's back.
   FusedState* state() const { return state_; }
-  const WindowShape& shape() const { return shape_; }
+  WindowShape region() const { return fused_region(ranks(), columns_); }
 
  private:
   FusedRank() = default;
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(group_.members.size()); }
+  const FusedEntry* entry_for(const FusedJob& job) const;
+  Result<void> launch(const FusedEntry& entry, const FusedJob& job, const DeviceOp& op, void* stream);
+  Result<void> told(const std::uint32_t (&words)[3]) const;
 
-  unsigned device_ = 0;
-  WindowShape shape_;
+  DeviceGroupConfig group_;
+  std::uint32_t columns_ = 0;
   std::vector<FusedEntry> entries_;
   FusedState* state_ = nullptr;
-  std::byte* window_ = nullptr;
-  std::byte* peer_window_ = nullptr;
+  FusedPeers peers_;
   void* private_stream_ = nullptr;
   std::uint32_t next_descriptor_ = 0;
 };

@@ -1,4 +1,4 @@
-// Kernels: fused all_reduce of two ranks, every other reduction, switched at run time.
+// Kernels: a fused step with one record each way, every other reduction, switched at run time.
 #include "sealring/device/cuda/fused_kernel.h"
 
 namespace sealring::cuda {

@@ -1,4 +1,4 @@
-// Kernels: fused all_reduce of two ranks, sum of bf16.
+// Kernels: a fused step with one record each way, sum of bf16.
 #include "sealring/device/cuda/fused_kernel.h"
 
 namespace sealring::cuda {

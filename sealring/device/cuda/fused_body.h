@@ -1,22 +1,21 @@
-// The body of the fused all_reduce of two ranks: a column pushes and pulls, ChaCha20-Poly1305 both ways.
+// The body of a fused step: a column pushes and pulls, ChaCha20-Poly1305 both ways.
 //
-// Promises and windows: fused_window.h. A block is `kWorkers` warps that encrypt and decrypt, one that
-// finishes (tags), one that signals (flags and credits), one that prepares (one-time keys, powers of r, four
-// segments of each direction ahead). In iteration t of a column lie two phases:
+// Promises and windows: fused_window.h; turns and their order: progress.h. A block is `kWorkers` warps that
+// encrypt and decrypt, one that finishes (tags), one that signals (flags and credits), one that prepares
+// (one-time keys, powers of r, four turns of each direction ahead). In iteration u of a column lie two
+// phases:
 //
-// 1. workers seal segment t into the peer's slot; the finisher checks the tag of segment t-L-1; the signaller
-//    waits for the flag of segment t-L.
+// 1. workers seal push turn u into the peer's slot; the finisher checks the tag of pull turn u-L-1; the
+//    signaller waits for the flag of pull turn u-L.
 //
-// 2. workers add segment t-L-1 to the output and open segment t-L into shared memory; the finisher writes the
-//    tag of t behind its data and posts its flag; the signaller gives the slot of t-L-1 back and waits for
-//    the credit that segment t+1 needs.
+// 2. workers put pull turn u-L-1 into the output, and open pull turn u-L into shared memory; the finisher
+//    writes the tag of push turn u behind its data and posts its flag; the signaller gives the slot of pull
+//    turn u-L-1 back and waits for the credit that push turn u+1 needs.
 //
-// So workers wait for no tag. What progress.h asks of the order: a flag is waited for not before the peer's
-// push of the same segment can have ended (L >= 1), and the credit of segment s is given before the wait for
-// segment s+L+2, so that L+1 is the lag of pull.
+// So workers wait for no tag.
 //
 // A Fabric is what differs between a GPU and a test. wait(word, expected) gives 0, or the Code to leave with;
-// post(word, value) writes a word of the peer's window behind all that the block wrote before. Loads of
+// post(word, value) writes a word of a peer's window behind all that the block wrote before. Loads of
 // segments are the warp's window_chunk and window_byte (block.h).
 #pragma once
 
@@ -35,10 +34,13 @@ struct FusedHalf : ChachaConfig<kDirection, kWorkers, kBlocks, kTile, kCombine, 
   static constexpr int kPrepared = 4;
 };
 
-template <int kWorkersOf, int kBlocksOf, std::uint32_t kTile, CombineKind kCombine>
+/// kTile: bytes for plaintext that waits for its tag. kLinks: records each way, at most.
+template <int kWorkersOf, int kBlocksOf, std::uint32_t kTile, CombineKind kCombine, int kLinksOf>
 struct FusedBody {
   static constexpr int kWorkers = kWorkersOf;
   static constexpr int kBlocks = kBlocksOf;
+  static constexpr int kLinks = kLinksOf;
+  using Job = FusedStep<kLinks>;
   using Seal = ChachaBody<FusedHalf<Direction::seal, kWorkers, kBlocks, 0, CombineKind::replace, 2>>;
   using Open = ChachaBody<FusedHalf<Direction::open, kWorkers, kBlocks, kTile, kCombine, 1>>;
   static constexpr int kFinisher = kWorkers;
@@ -46,21 +48,22 @@ struct FusedBody {
   static constexpr int kPreparer = kWorkers + 2;
   static constexpr int kThreads = (kWorkers + 3) * kLanes;
   static constexpr std::uint32_t kBatch = 4;
-  static constexpr std::uint32_t kLag = kTwoRankPipeline.pull_lag - 1;
-  static_assert(kLag >= 1 && progresses(Pipeline{0, kLag + 1, WindowShape::kSlots, 0}, true));
-  // Batch b is prepared while the iterations of batch b-1 run, in which segments back to kBatch*(b-1)-L-1
-  // still need theirs.
-  static_assert(kLag + 1 <= kBatch);
+  // While the next batch is prepared, the turn before this one still needs its own.
+  static_assert(2 * kBatch + 1 <= Seal::kBatch * 4 && 2 * kBatch + 1 <= Open::kBatch * 4);
 
+  /// What a column knows of a record.
+  struct Link {
+    OpView view;
+    std::uint64_t first_ticket;
+    std::uint32_t count;  ///< segments of the column
+  };
   struct Shared {
     typename Seal::Shared seal;
     typename Open::Shared open;
-    KeyWords out_key, in_key;
+    KeyWords out_key[kLinks], in_key[kLinks];
     // Behind here nothing secret lies.
-    OpView out, in;
-    std::uint64_t first_ticket;
-    std::uint32_t status, column, failed, last;
-    std::uint32_t out_slot, in_slot;
+    Link out[kLinks], in[kLinks];
+    std::uint32_t status, column, end, failed, last;
     std::uint32_t stop[2][2];  ///< a Code, by phase (1, 2) and by who found it (finisher, signaller)
   };
 
@@ -69,129 +72,175 @@ struct FusedBody {
   struct Work {
     Shared& shared;
     FabricOf& fabric;
-    const FusedJob& job;
+    const Job& job;
     FusedState& state;
-    Column column;
-    std::uint32_t count;  ///< segments of the column
+    std::uint32_t column;
 
-    SR_HOST_DEVICE std::uint64_t ticket(std::uint32_t i) const { return shared.first_ticket + i; }
-    template <class Half>
-    SR_HOST_DEVICE typename Half::Segment segment(const SegmentJob& direction, std::uint32_t i) const {
-      auto out = Half::segment_of(direction, column, i);
-      out.place.wire = job.shape.slot_offset(column.index, ticket(i));
+    SR_HOST_DEVICE std::uint32_t stride() const { return kLinks == 1 ? 1u : job.stride; }
+    SR_HOST_DEVICE std::uint32_t lag() const { return kLagSegments * stride(); }
+    SR_HOST_DEVICE Turn at(std::uint32_t turn) const { return turn_of(stride(), turn); }
+    SR_HOST_DEVICE bool pushes(std::uint32_t turn) const {
+      return at(turn).segment < shared.out[at(turn).link].count;
+    }
+    /// Whether there is a pull turn `behind` turns before this.
+    SR_HOST_DEVICE bool pulls(std::uint32_t turn, std::uint32_t behind) const {
+      return turn >= behind && at(turn - behind).segment < shared.in[at(turn - behind).link].count;
+    }
+    SR_HOST_DEVICE const FusedLink& push_link(std::uint32_t turn) const { return job.push[at(turn).link]; }
+    SR_HOST_DEVICE const FusedLink& pull_link(std::uint32_t turn) const { return job.pull[at(turn).link]; }
+    SR_HOST_DEVICE std::uint64_t out_ticket(std::uint32_t turn) const {
+      return shared.out[at(turn).link].first_ticket + at(turn).segment;
+    }
+    SR_HOST_DEVICE std::uint64_t in_ticket(std::uint32_t turn) const {
+      return shared.in[at(turn).link].first_ticket + at(turn).segment;
+    }
+    SR_HOST_DEVICE auto pushed(std::uint32_t turn) const {
+      const FusedLink& link = push_link(turn);
+      auto out = Seal::segment_of(link.job, Column{column, link.columns}, at(turn).segment);
+      out.i = turn;
+      out.place.wire = job.shape.slot_offset(column, out_ticket(turn));
       return out;
     }
-    SR_HOST_DEVICE auto pushed(std::uint32_t i) const { return segment<Seal>(job.push, i); }
-    SR_HOST_DEVICE auto pulled(std::uint32_t i) const { return segment<Open>(job.pull, i); }
+    SR_HOST_DEVICE auto pulled(std::uint32_t turn) const {
+      const FusedLink& link = pull_link(turn);
+      auto out = Open::segment_of(link.job, Column{column, link.columns}, at(turn).segment);
+      out.i = turn;
+      out.place.wire = job.shape.slot_offset(column, in_ticket(turn));
+      return out;
+    }
   };
 
   // --- the signaller's part; one lane each
 
   template <class Warp, class W>
-  SR_HOST_DEVICE static void wait_for_flag(Warp& warp, W& work, std::uint32_t i) {
+  SR_HOST_DEVICE static void wait_for_flag(Warp& warp, W& work, std::uint32_t turn) {
     warp.step([&](int lane) {
       if (lane != 0) return;
-      const std::uint64_t ticket = work.ticket(i);
+      const std::uint64_t ticket = work.in_ticket(turn);
       const std::byte* const word =
-          work.job.pull.wire + work.job.shape.flag_offset(work.column.index, ticket);
+          work.pull_link(turn).job.wire + work.job.shape.flag_offset(work.column, ticket);
       work.shared.stop[0][1] = work.fabric.wait(word, ticket + 1);
     });
   }
-  /// The slot of segment i is free once the segment before it in the slot was taken out.
+  /// The slot of a segment is free once the segment before it in the slot was taken out.
   template <class Warp, class W>
-  SR_HOST_DEVICE static void wait_for_credit(Warp& warp, W& work, std::uint32_t i) {
-    const std::uint64_t ticket = work.ticket(i);
+  SR_HOST_DEVICE static void wait_for_credit(Warp& warp, W& work, std::uint32_t turn) {
+    const std::uint64_t ticket = work.out_ticket(turn);
     if (ticket < WindowShape::kSlots) return;
     warp.step([&](int lane) {
       if (lane != 0) return;
       const std::byte* const word =
-          work.job.pull.wire + work.job.shape.credit_offset(work.column.index, ticket);
+          work.job.peers.mine[work.push_link(turn).peer] + work.job.shape.credit_offset(work.column, ticket);
       work.shared.stop[1][1] = work.fabric.wait(word, ticket - WindowShape::kSlots + 1);
     });
   }
   template <class Warp, class W>
-  SR_HOST_DEVICE static void post(Warp& warp, W& work, std::uint64_t offset, std::uint64_t value) {
+  SR_HOST_DEVICE static void post(Warp& warp, W& work, std::byte* word, std::uint64_t value) {
     warp.step([&](int lane) {
-      if (lane == 0) work.fabric.post(work.job.push.wire + offset, value);
+      if (lane == 0) work.fabric.post(word, value);
     });
   }
 
+  /// Push turns from `first` on, and the pull turns of the same iterations.
   template <class Warp, class W>
   SR_HOST_DEVICE static void prepare(Warp& warp, W& work, std::uint32_t first) {
     Shared& shared = work.shared;
     warp.step([&](int lane) {
-      const std::uint32_t i = first + static_cast<std::uint32_t>(lane) % kBatch;
-      if (lane >= 2 * static_cast<int>(kBatch) || i >= work.count) return;
       const bool out = lane < static_cast<int>(kBatch);
-      prepare_segment<kWorkers>(out ? shared.out_key : shared.in_key, out ? shared.out : shared.in,
-                                work.column.index + i * work.column.count,
-                                out ? Seal::prep_of(shared.seal, i) : Open::prep_of(shared.open, i));
+      const std::uint32_t iteration = first + static_cast<std::uint32_t>(lane) % kBatch;
+      const std::uint32_t behind = out ? 0 : work.lag();
+      if (lane >= 2 * static_cast<int>(kBatch)) return;
+      if (out ? !work.pushes(iteration) : !work.pulls(iteration, behind)) return;
+      const std::uint32_t turn = iteration - behind;
+      const Turn at = work.at(turn);
+      const std::uint32_t columns = out ? work.push_link(turn).columns : work.pull_link(turn).columns;
+      prepare_segment<kWorkers>(out ? shared.out_key[at.link] : shared.in_key[at.link],
+                                out ? shared.out[at.link].view : shared.in[at.link].view,
+                                work.column + at.segment * columns,
+                                out ? Seal::prep_of(shared.seal, turn) : Open::prep_of(shared.open, turn));
     });
   }
 
   // --- the two phases; `block` is the group of workers, finisher and signaller
 
   template <class Block, class W>
-  SR_HOST_DEVICE static void first_phase(Block& block, W& work, std::uint32_t t) {
+  SR_HOST_DEVICE static void first_phase(Block& block, W& work, std::uint32_t u) {
     Shared& shared = work.shared;
+    const std::uint32_t lag = work.lag();
     block.phase([&](typename Block::Warp& warp) {
       if (warp.index() < kWorkers) {
-        if (t < work.count)
-          Seal::cipher_segment(warp, shared.seal, work.job.push, shared.out, shared.out_key, work.column,
-                               work.pushed(t), false);
+        if (!work.pushes(u)) return;
+        const FusedLink& link = work.push_link(u);
+        const std::uint32_t l = work.at(u).link;
+        Seal::cipher_segment(warp, shared.seal, link.job, shared.out[l].view, shared.out_key[l],
+                             Column{work.column, link.columns}, work.pushed(u), false);
       } else if (warp.index() == kFinisher) {
-        if (t <= kLag || t - kLag - 1 >= work.count) return;
-        Open::finish_segment(warp, shared.open, work.job.pull, work.pulled(t - kLag - 1));
+        if (!work.pulls(u, lag + 1)) return;
+        const std::uint32_t turn = u - lag - 1;
+        Open::finish_segment(warp, shared.open, work.pull_link(turn).job, work.pulled(turn));
         warp.step([&](int lane) {
           if (lane != 0 || shared.open.bad.refused == 0) return;
           shared.stop[0][0] = status_of(Code::data_tag);
           // At once: the signaller of this phase may be waiting for what never comes.
-          if (exchange_if(work.state.verdict, 0, status_of(Code::data_tag)) == 0)
+          if (exchange_if(work.state.verdict, 0, status_of(Code::data_tag)) == 0) {
             work.state.bad_segment = shared.open.bad.first_segment;
+            work.state.bad_peer = work.pull_link(turn).peer;
+          }
         });
       } else if (warp.index() == kSignaller) {
-        if (t >= kLag && t - kLag < work.count) wait_for_flag(warp, work, t - kLag);
+        if (work.pulls(u, lag)) wait_for_flag(warp, work, u - lag);
       }
     });
   }
 
   template <class Warp, class W>
-  SR_HOST_DEVICE static void combine_and_open(Warp& warp, W& work, std::uint32_t t) {
+  SR_HOST_DEVICE static void combine_and_open(Warp& warp, W& work, std::uint32_t u) {
     Shared& shared = work.shared;
-    const SegmentJob& job = work.job.pull;
-    const bool fresh = t >= kLag && t - kLag < work.count;
-    if (t > kLag && t - kLag - 1 < work.count) {
-      const auto old = work.pulled(t - kLag - 1);
-      if (fresh && Open::can_fuse(job, old, work.pulled(t - kLag))) {
-        Open::combine_and_cipher(warp, shared.open, job, shared.in, shared.in_key, work.column, old,
-                                 work.pulled(t - kLag));
+    const std::uint32_t lag = work.lag();
+    const bool fresh = work.pulls(u, lag);
+    const std::uint32_t turn = u - lag;
+    if (work.pulls(u, lag + 1)) {
+      const FusedLink& link = work.pull_link(turn - 1);
+      const auto old = work.pulled(turn - 1);
+      if (fresh && Open::can_fuse(link.job, old, work.pulled(turn))) {
+        const FusedLink& next = work.pull_link(turn);
+        const std::uint32_t l = work.at(turn).link;
+        Open::combine_and_cipher(warp, shared.open, link.job, old, next.job, shared.in[l].view,
+                                 shared.in_key[l], Column{work.column, next.columns}, work.pulled(turn));
         return;
       }
-      Open::combine_segment(warp, shared.open, job, work.column, old);
+      Open::combine_segment(warp, shared.open, link.job, Column{work.column, link.columns}, old);
     }
-    if (fresh)
-      Open::cipher_segment(warp, shared.open, job, shared.in, shared.in_key, work.column,
-                           work.pulled(t - kLag), false);
+    if (!fresh) return;
+    const FusedLink& link = work.pull_link(turn);
+    const std::uint32_t l = work.at(turn).link;
+    Open::cipher_segment(warp, shared.open, link.job, shared.in[l].view, shared.in_key[l],
+                         Column{work.column, link.columns}, work.pulled(turn), false);
   }
 
   template <class Block, class W>
-  SR_HOST_DEVICE static void second_phase(Block& block, W& work, std::uint32_t t) {
+  SR_HOST_DEVICE static void second_phase(Block& block, W& work, std::uint32_t u) {
     Shared& shared = work.shared;
     const WindowShape& shape = work.job.shape;
-    const std::uint32_t column = work.column.index;
+    const std::uint32_t lag = work.lag();
     block.phase([&](typename Block::Warp& warp) {
       if (warp.index() < kWorkers) {
-        combine_and_open(warp, work, t);
+        combine_and_open(warp, work, u);
       } else if (warp.index() == kFinisher) {
-        if (t >= work.count) return;
-        Seal::finish_segment(warp, shared.seal, work.job.push, work.pushed(t));
-        post(warp, work, shape.flag_offset(column, work.ticket(t)), work.ticket(t) + 1);
+        if (!work.pushes(u)) return;
+        const FusedLink& link = work.push_link(u);
+        const std::uint64_t ticket = work.out_ticket(u);
+        Seal::finish_segment(warp, shared.seal, link.job, work.pushed(u));
+        post(warp, work, link.job.wire + shape.flag_offset(work.column, ticket), ticket + 1);
       } else if (warp.index() == kSignaller) {
-        if (t > kLag && t - kLag - 1 < work.count) {
-          const std::uint64_t taken = work.ticket(t - kLag - 1);
-          post(warp, work, shape.credit_offset(column, taken), taken + 1);
+        if (work.pulls(u, lag + 1)) {
+          const std::uint32_t turn = u - lag - 1;
+          const std::uint64_t taken = work.in_ticket(turn);
+          post(warp, work,
+               work.job.peers.theirs[work.pull_link(turn).peer] + shape.credit_offset(work.column, taken),
+               taken + 1);
         }
-        if (t + 1 < work.count) wait_for_credit(warp, work, t + 1);
+        if (work.pushes(u + 1)) wait_for_credit(warp, work, u + 1);
       }
     });
   }
@@ -212,28 +261,28 @@ struct FusedBody {
     return code;
   }
 
-  /// Pushes and pulls all segments of a column. 0, or the Code that it stopped with.
+  /// All turns of a column. 0, or the Code that it stopped with.
   template <class Block, class W>
   SR_HOST_DEVICE static std::uint32_t push_and_pull(Block& block, W& work) {
     Shared& shared = work.shared;
     block.phase([&](typename Block::Warp& warp) {
       if (warp.index() == kPreparer) {
         prepare(warp, work, 0);
-      } else if (warp.index() == kSignaller && work.count > 0) {
+      } else if (warp.index() == kSignaller && work.pushes(0)) {
         wait_for_credit(warp, work, 0);
       }
     });
     if (const std::uint32_t code = settled(block, shared); code != 0) return code;
-    const std::uint32_t end = work.count + kLag + 1;
+    const std::uint32_t end = shared.end;
     for (std::uint32_t first = 0; first < end; first += kBatch) {
       const std::uint32_t behind = first + kBatch < end ? first + kBatch : end;
       block.split(
           kSignaller + 1,
           [&](auto& group) {
-            for (std::uint32_t t = first; t < behind; ++t) {
-              first_phase(group, work, t);
+            for (std::uint32_t u = first; u < behind; ++u) {
+              first_phase(group, work, u);
               if (stopped(shared, 0) != 0) return;
-              second_phase(group, work, t);
+              second_phase(group, work, u);
               if (stopped(shared, 1) != 0) return;
             }
           },
@@ -245,10 +294,25 @@ struct FusedBody {
 
   // --- around it
 
-  /// Takes a column number, and copies what the prologue decided and the keys of both directions.
+  /// What the prologue decided for a record, and its key.
+  SR_HOST_DEVICE static void enter_link(Shared& shared, const FusedState& state, const Job& job, bool out,
+                                        std::uint32_t l) {
+    Link& at = out ? shared.out[l] : shared.in[l];
+    at.count = 0;
+    if (l >= (out ? job.pushes : job.pulls) || shared.status != 0) return;
+    const FusedLink& link = out ? job.push[l] : job.pull[l];
+    const FusedGrant& grant = (out ? state.push : state.pull)[link.peer];
+    at.view = grant.view;
+    at.first_ticket =
+        (out ? state.out_tickets : state.in_tickets)[link.peer][shared.column % kFusedColumnsMax];
+    at.count = share_of(link.job.segments, link.columns, shared.column);
+    const KeyState& ring = *(out ? job.peers.out : job.peers.in)[link.peer];
+    (out ? shared.out_key[l] : shared.in_key[l]) = ring.slots[grant.slot % kSlots].words;
+  }
+
+  /// Takes a column number, and copies what the prologue decided and the keys of all records.
   template <class Block>
-  SR_HOST_DEVICE static void enter(Block& block, Shared& shared, FusedState& state, const KeyState& out,
-                                   const KeyState& in) {
+  SR_HOST_DEVICE static void enter(Block& block, Shared& shared, FusedState& state, const Job& job) {
     using Warp = typename Block::Warp;
     block.phase([&](Warp& warp) {
       if (warp.index() != 0) return;
@@ -257,46 +321,59 @@ struct FusedBody {
         shared.column = count_one(state.next_column);
         const std::uint32_t verdict = verdict_of(state);
         shared.status = state.status != 0 ? state.status : verdict;
-        shared.out = state.out;
-        shared.in = state.in;
-        shared.out_slot = state.out_slot % kSlots;
-        shared.in_slot = state.in_slot % kSlots;
-        shared.first_ticket = state.tickets[shared.column % kFusedColumnsMax];
         shared.open.bad = BadTag{};
         for (int i = 0; i < 4; ++i) shared.stop[i / 2][i % 2] = 0;
       });
-    });
-    block.phase([&](Warp& warp) {
-      if (warp.index() != 0 || shared.status != 0) return;
       warp.step([&](int lane) {
-        if (lane == 0) shared.out_key = out.slots[shared.out_slot].words;
-        if (lane == 1) shared.in_key = in.slots[shared.in_slot].words;
+        const auto l = static_cast<std::uint32_t>(lane) % kFusedRanksMax;
+        if (lane < 2 * static_cast<int>(kFusedRanksMax) && l < kLinks)
+          enter_link(shared, state, job, lane < static_cast<int>(kFusedRanksMax), l);
+      });
+      warp.step([&](int lane) {
+        if (lane != 0) return;
+        const std::uint32_t stride = kLinks == 1 ? 1 : job.stride;
+        std::uint32_t end = 0;
+        for (std::uint32_t l = 0; l < kLinks; ++l) {
+          const std::uint32_t pushed = turns_end(stride, l, shared.out[l].count);
+          const std::uint32_t pulled = turns_end(stride, l, shared.in[l].count);
+          if (pushed > end) end = pushed;
+          if (pulled != 0 && pulled + kLagSegments * stride + 1 > end)
+            end = pulled + kLagSegments * stride + 1;
+        }
+        shared.end = end;
       });
     });
   }
 
-  /// Counts the column out; the last one poisons a failed op's output and ends the op.
+  /// POISON in every word of this column, at every peer. `warp` alone.
+  template <class Warp, class W>
+  SR_HOST_DEVICE static void poison_words(Warp& warp, W& work) {
+    constexpr std::uint32_t kWords = 2 * WindowShape::kSlots;
+    const WindowShape& shape = work.job.shape;
+    warp.step([&](int lane) {
+      for (auto i = static_cast<std::uint32_t>(lane); i < kWords * work.job.peers.count; i += kLanes) {
+        const std::uint32_t word = i % kWords;
+        const std::uint64_t offset = word < WindowShape::kSlots ? shape.flag_offset(work.column, word)
+                                                                : shape.credit_offset(work.column, word);
+        work.fabric.post(work.job.peers.theirs[i / kWords] + offset, kPoison);
+      }
+    });
+  }
+
+  /// Counts the column out; the last one poisons a failed step's output and ends the step.
   template <class Block, class W>
-  SR_HOST_DEVICE static void leave(Block& block, W& work, KeyState& out, KeyState& in,
-                                   std::uint32_t descriptor, std::uint32_t code, const Chunk& pattern) {
+  SR_HOST_DEVICE static void leave(Block& block, W& work, std::uint32_t columns, std::uint32_t code,
+                                   const Chunk& pattern) {
     using Warp = typename Block::Warp;
     Shared& shared = work.shared;
     FusedState& state = work.state;
-    const WindowShape& shape = work.job.shape;
+    const Job& job = work.job;
     block.phase([&](Warp& warp) {
       if (warp.index() == 0 && code != 0) {
-        warp.step([&](int lane) {  // first: the peer's answer to POISON is not the first error
+        warp.step([&](int lane) {  // first: a peer's answer to POISON is not the first error
           if (lane == 0) exchange_if(state.verdict, 0, code);
         });
-        warp.step([&](int lane) {
-          const auto word = static_cast<std::uint32_t>(lane);
-          if (word < 2 * WindowShape::kSlots) {
-            const std::uint64_t offset = word < WindowShape::kSlots
-                                             ? shape.flag_offset(work.column.index, word)
-                                             : shape.credit_offset(work.column.index, word);
-            work.fabric.post(work.job.push.wire + offset, kPoison);
-          }
-        });
+        poison_words(warp, work);
       }
       // [protocol A.6] What held keys, powers, keystream and plaintext is cleared.
       auto* const words = reinterpret_cast<std::uint32_t*>(&shared);
@@ -309,18 +386,26 @@ struct FusedBody {
     block.phase([&](Warp& warp) {
       if (warp.index() != 0) return;
       warp.step([&](int lane) {
+        const auto l = static_cast<std::uint32_t>(lane);
+        if (code != 0 || l >= kLinks) return;
+        if (l < job.pushes) state.out_tickets[job.push[l].peer][work.column] += shared.out[l].count;
+        if (l < job.pulls) state.in_tickets[job.pull[l].peer][work.column] += shared.in[l].count;
+      });
+      warp.step([&](int lane) {
         if (lane != 0) return;
-        if (code == 0) state.tickets[work.column.index] += work.count;
-        shared.last = count_one(state.columns_out) == work.column.count - 1 ? 1u : 0u;
+        shared.last = count_one(state.columns_out) == columns - 1 ? 1u : 0u;
         shared.failed = verdict_of(state);
       });
     });
     if (shared.last == 0) return;
-    if (shared.failed != 0) poison_output(block, work.job.pull, pattern);
+    for (std::uint32_t i = 0; shared.failed != 0 && i < (job.ordered != 0 ? 1 : job.pulls); ++i)
+      poison_output(block, job.pull[i].job, pattern);
     block.phase([&](Warp& warp) {
       if (warp.index() != 0) return;
       warp.step([&](int lane) {
-        if (lane == 0) end_fused(state, out, in, descriptor);
+        if (lane == 0) state.next_column = state.columns_out = 0;
+        if (lane < static_cast<int>(kFusedRings))
+          end_ring(state, job.peers, job.descriptor, static_cast<std::uint32_t>(lane));
       });
     });
   }
@@ -339,19 +424,20 @@ struct FusedBody {
     });
   }
 
-  /// A block from its start to its end; `columns` blocks make the op.
+  /// A block from its start to its end; `columns` blocks make the step.
   template <class Block, class FabricOf>
-  SR_HOST_DEVICE static void run(Block& block, Shared& shared, FabricOf& fabric, const FusedJob& job,
-                                 std::uint32_t columns, FusedState& state, KeyState& out, KeyState& in,
-                                 std::uint32_t descriptor, const Chunk& pattern) {
-    enter(block, shared, state, out, in);
-    const std::uint32_t index = shared.column, segments = job.push.segments;
-    const std::uint32_t count = index < segments ? (segments - index + columns - 1) / columns : 0;
-    Work<FabricOf> work{shared, fabric, job, state, Column{index, columns}, count};
+  SR_HOST_DEVICE static void run(Block& block, Shared& shared, FabricOf& fabric, const Job& job,
+                                 std::uint32_t columns, FusedState& state, const Chunk& pattern) {
+    enter(block, shared, state, job);
+    Work<FabricOf> work{shared, fabric, job, state, shared.column};
     std::uint32_t code = shared.status;
     if (code == 0) code = push_and_pull(block, work);
-    leave(block, work, out, in, descriptor, code, pattern);
+    leave(block, work, columns, code, pattern);
   }
 };
+
+/// Steps with one record each way: all of two ranks' steps, and those of a ring.
+template <CombineKind kCombine>
+using FusedSingle = FusedBody<4, 3, kFusedSegmentMax, kCombine, 1>;
 
 }  // namespace sealring::cuda

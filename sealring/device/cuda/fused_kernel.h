@@ -53,20 +53,28 @@ class DeviceFabric {
 
 template <class Body>
 __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
-    fused_kernel(const FusedJob job, FusedState* const state, KeyState* const out, KeyState* const in,
-                 const std::uint32_t descriptor, const Chunk pattern) {
+    fused_kernel(const __grid_constant__ typename Body::Job job, FusedState* const state,
+                 const Chunk pattern) {
   extern __shared__ __align__(1024) unsigned char raw[];
   typename Body::Shared& shared = *reinterpret_cast<typename Body::Shared*>(raw);
   DeviceBlock block;
   DeviceFabric fabric(*state);
-  Body::run(block, shared, fabric, job, gridDim.x, *state, *out, *in, descriptor, pattern);
+  Body::run(block, shared, fabric, job, gridDim.x, *state, pattern);
+}
+
+template <class Body>
+FusedEntry fused_entry(CombineKind combine) {
+  return FusedEntry{combine,
+                    Body::kLinks,
+                    Body::kThreads,
+                    Body::kBlocks,
+                    sizeof(typename Body::Shared),
+                    reinterpret_cast<const void*>(&fused_kernel<Body>)};
 }
 
 template <CombineKind kCombine>
 void add_fused(std::vector<FusedEntry>& list) {
-  using Body = FusedBody<4, 3, kFusedSegmentMax, kCombine>;
-  list.push_back(FusedEntry{kCombine, Body::kThreads, Body::kBlocks, sizeof(typename Body::Shared),
-                            reinterpret_cast<const void*>(&fused_kernel<Body>)});
+  list.push_back(fused_entry<FusedSingle<kCombine>>(kCombine));
 }
 
 }  // namespace sealring::cuda

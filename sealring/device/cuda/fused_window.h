@@ -1,11 +1,12 @@
-// The fused all_reduce of two ranks, one-shot: what it promises, and how its windows are laid out.
+// One step of a schedule in one kernel (fused): what it promises, and how its windows are laid out.
 //
-// One kernel a rank seals its input straight into the peer's window, and opens the peer's contribution out of
-// its own window into the output. A window is memory that the peer alone writes: a few slots for segments a
-// column, and two words a slot.
+// A step is a set of records that this rank pushes and pulls, at most one of each to and from a peer. One
+// kernel a rank seals what it pushes straight into the peers' windows, and opens what it pulls out of its own
+// window into the output: as it is, or reduced with local memory. A window has a region for each peer, which
+// that peer alone writes: a few slots for segments a column, and two words a slot.
 //
-// A rank ends with the exact sum, in rank order, or with a verdict and its whole output poisoned; never with
-// a wrong sum. What it promises for that, whatever happens to a window meanwhile:
+// A rank ends with the exact result, or with a verdict and its whole output poisoned; never with a wrong
+// result. What it promises for that, whatever happens to a window meanwhile:
 //
 // - A window holds ciphertext, tags and words; plaintext, keystream and keys never, not for a moment.
 //   [protocol E.2]
@@ -14,11 +15,12 @@
 // - A word is a hint: it is compared for equality with what this rank counts itself, and is never an index, a
 //   size or an address. A wrong one costs the op (DATA_TAG, TIMEOUT, ABORTED) and nothing else. [protocol
 //   E.3]
-// - Tickets count the segments of a column since the windows were made, in private memory, alike on both
-//   ranks. A flag is ticket + 1, posted behind the segment's data; a credit is ticket + 1, posted when the
-//   segment was taken out of its slot. Neither is ever reset. After a failure windows are not used again.
+// - Tickets count the segments of a column and a direction since the windows were made, in private memory,
+//   alike on both ranks. A flag is ticket + 1, posted behind the segment's data; a credit is ticket + 1,
+//   posted when the segment was taken out of its slot. Neither is ever reset. After a failure windows are not
+//   used again.
 // - Every wait ends: with its word, with POISON, by this rank's verdict or abort word, or at the deadline. A
-//   column that fails, or finds a failed rank, posts POISON in all its words at the peer. POISON is not
+//   column that fails, or finds a failed rank, posts POISON in all its words at every peer. POISON is not
 //   authenticated: it costs availability alone.
 // - Every way out counts the column out; the last one poisons the output of a failed op and gives the keys'
 //   numbers free for the next op.
@@ -38,12 +40,26 @@ inline constexpr std::uint64_t kPoison = 0xDEAD5EA1DEAD5EA1;
 inline constexpr std::uint32_t kWordBytes = 32;  ///< a word has a sector of its own
 inline constexpr std::uint32_t kFusedSegmentMax = 32 * 1024;
 inline constexpr std::uint32_t kFusedSegmentMin = 2 * 1024;
+/// Ranks of a group whose collectives run fused.
+inline constexpr std::uint32_t kFusedRanksMax = 8;
+inline constexpr std::uint32_t kFusedPeersMax = kFusedRanksMax - 1;
 
-/// A window: slots, then flags (written by the peer's push), then credits (of my pushes).
+/// The largest segment of a group: so that one of each peer fits into a block's shared memory side by side,
+/// and the windows into the chip's cache.
+SR_HOST_DEVICE constexpr std::uint32_t fused_segment_max(std::uint32_t ranks) {
+  return ranks <= 3 ? kFusedSegmentMax : ranks <= 5 ? kFusedSegmentMax / 2 : kFusedSegmentMax / 4;
+}
+
+/// Which of a rank's peers another one is: 0, 1, ... in rank order without itself.
+SR_HOST_DEVICE constexpr std::uint32_t peer_index(std::uint32_t rank, std::uint32_t other) {
+  return other < rank ? other : other - 1;
+}
+
+/// A region of a window: slots, then flags (written by the peer's push), then credits (of my pushes).
 struct WindowShape {
   std::uint32_t columns = 0;     ///< that it has room for; an op may use fewer
   std::uint32_t slot_bytes = 0;  ///< of one segment with its tag, rounded up to 128
-  static constexpr std::uint32_t kSlots = kTwoRankPipeline.slots;
+  static constexpr std::uint32_t kSlots = kFusedSlots;
 
   SR_HOST_DEVICE static constexpr WindowShape of(std::uint32_t columns, std::uint32_t segment_bytes) {
     return WindowShape{columns, (segment_bytes + static_cast<std::uint32_t>(kTagBytes) + 127) / 128 * 128};
@@ -66,20 +82,29 @@ struct WindowShape {
   }
 };
 
-/// Segment size and columns of an op: a pure function, the same on both ranks. 8192 elements a segment
-/// (8-byte types 4096), halved until every column has three.
+/// How a record is cut: a pure function of what both of its ends know. 8192 elements a segment (8-byte types
+/// 4096), less where a group's largest segment is, halved until every column has three. `columns` share them:
+/// column c has the segments c, c + columns, ...
 struct FusedCut {
   std::uint32_t segment_bytes = 0;
   std::uint32_t columns = 0;
 };
-inline FusedCut fused_cut(std::uint64_t bytes, DType dtype, std::uint32_t columns_max) {
+inline FusedCut fused_cut(std::uint64_t bytes, DType dtype, std::uint32_t ranks, std::uint32_t columns_max) {
   FusedCut out;
-  out.segment_bytes = std::min(8192 * dtype_bytes(dtype), kFusedSegmentMax);
+  out.segment_bytes = std::min(8192 * dtype_bytes(dtype), fused_segment_max(ranks));
   while (out.segment_bytes > kFusedSegmentMin && bytes < 3ull * columns_max * out.segment_bytes)
     out.segment_bytes /= 2;
   const std::uint64_t segments = RecordLayout::of(bytes, out.segment_bytes).segments();
   out.columns = static_cast<std::uint32_t>(std::min<std::uint64_t>(segments, columns_max));
   return out;
+}
+
+/// The window of a rank: a region a peer, by peer_index().
+SR_HOST_DEVICE constexpr WindowShape fused_region(std::uint32_t ranks, std::uint32_t columns) {
+  return WindowShape::of(columns, fused_segment_max(ranks));
+}
+SR_HOST_DEVICE constexpr std::uint64_t fused_window_bytes(std::uint32_t ranks, std::uint32_t columns) {
+  return (ranks - 1) * fused_region(ranks, columns).bytes();
 }
 
 }  // namespace sealring::cuda

@@ -1,20 +1,29 @@
 // In which order a column of a fused kernel works, and why no column waits for ever.
 //
-// A fused all_reduce is one kernel a rank; its columns (blocks) each take a share of the segments, and column
-// c talks to column c of every peer alone. A column goes through the segments t = 0, 1, ...:
+// A fused kernel is one step of a schedule; its columns (blocks) each take a share of every record's
+// segments, and column c talks to column c of the peers alone. A column's work is cut into TURNS: turn u is
+// segment u / stride of the (u % stride)-th record, so that `stride` turns are a segment of every record.
+// `stride` is the larger of the numbers of records that this rank pushes and pulls; a record that has no such
+// segment leaves its turn empty. In iteration u a column
 //
-// push(t) waits for a free slot at the owner (its credit for segment t - slots) and seals my input there.
+// 1. seals push turn u; waits for the flag of pull turn u - lag;
 //
-// reduce(t - D1), more than two ranks: waits for all peers' push of it, adds in rank order, waits for free
-// slots (credits for the segment gather_slots before), seals the sum to all peers.
+// 2. posts the flag of push turn u; then gives the slot of pull turn u - lag - 1 back (its credit); then
+//    waits for the credit that push turn u + 1 needs: that of the record's segment `slots` before.
 //
-// pull(t - D2) waits for the peers' reduce of it (two ranks: for the peer's push), opens into the output.
+// The time of iteration u is u / stride, in segments, on a clock that all ranks read alike, whatever their
+// strides are. Lag is a whole number D of segments (D * stride turns). Then
 //
-// Every wait is for something that the peer does at an earlier place of its own list, exactly when
-// slots > D1, gather_slots > D2 - D1 and D2 >= D1 (two ranks: slots > D2). The lists of all ranks are the
-// same, so the unfinished column that stands at the earliest place of all never waits for ever. Columns take
-// their number from a counter when they start (never blockIdx), so the lowest unfinished column runs on every
-// rank as long as each has room for one block; when it ends, it makes room for the next.
+// - a flag of segment s is posted before time s + 1 and waited for at time s + D or later;
+//
+// - a credit of segment s is given at time s + D + 1 at the latest, and waited for at time s + slots - 1 or
+//   later, in an iteration that has given its own credits before;
+//
+// so with D >= 1 and slots >= D + 2 every wait is for something that stands at an earlier place of the
+// peer's list: an earlier time, or the same time and an earlier place of phase 2. The unfinished column that
+// stands at the earliest place of all never waits for ever. Columns take their number from a counter when
+// they start (never blockIdx), so the lowest unfinished column runs on every rank as long as each has room
+// for one block; when it ends, it makes room for the next. Step follows step in the same order on all ranks.
 // tests/device/progress_test.cc runs this against a model of the waits.
 #pragma once
 
@@ -24,35 +33,61 @@
 
 namespace sealring::cuda {
 
-/// Lags and slots, in segments of a column.
-struct Pipeline {
-  std::uint32_t reduce_lag = 0;    ///< D1; unused by two ranks
-  std::uint32_t pull_lag = 0;      ///< D2
-  std::uint32_t slots = 0;         ///< of the window that is pushed into, a peer
-  std::uint32_t gather_slots = 0;  ///< of the window that sums come through, a peer; unused by two ranks
-};
+/// Of a window: how many segments of a record may be under way in a column.
+inline constexpr std::uint32_t kFusedSlots = 4;
+/// D: how many segments pulls are behind pushes.
+inline constexpr std::uint32_t kLagSegments = 2;
 
-SR_HOST_DEVICE constexpr bool progresses(const Pipeline& p, bool two_ranks) {
-  if (two_ranks) return p.slots > p.pull_lag;
-  return p.slots > p.reduce_lag && p.pull_lag >= p.reduce_lag && p.gather_slots > p.pull_lag - p.reduce_lag;
+SR_HOST_DEVICE constexpr bool progresses(std::uint32_t lag_segments, std::uint32_t slots) {
+  return lag_segments >= 1 && slots >= lag_segments + 2;
+}
+static_assert(progresses(kLagSegments, kFusedSlots));
+
+/// Which segment of which record a turn is.
+struct Turn {
+  std::uint32_t link = 0;     ///< record, in the order of the step's pushes or pulls
+  std::uint32_t segment = 0;  ///< of the column's share of the record
+};
+SR_HOST_DEVICE constexpr Turn turn_of(std::uint32_t stride, std::uint32_t turn) {
+  return Turn{turn % stride, turn / stride};
+}
+/// One more than the last turn of a record of which a column has `segments`; 0: it has none.
+SR_HOST_DEVICE constexpr std::uint32_t turns_end(std::uint32_t stride, std::uint32_t link,
+                                                 std::uint32_t segments) {
+  return segments == 0 ? 0 : (segments - 1) * stride + link + 1;
+}
+/// How many of a record's segments column `index` has when `columns` share them.
+SR_HOST_DEVICE constexpr std::uint32_t share_of(std::uint32_t segments, std::uint32_t columns,
+                                                std::uint32_t index) {
+  return index < columns && index < segments ? (segments - index + columns - 1) / columns : 0;
 }
 
-inline constexpr Pipeline kTwoRankPipeline{0, 3, 4, 0};
-inline constexpr Pipeline kManyRankPipeline{2, 4, 4, 4};
-static_assert(progresses(kTwoRankPipeline, true) && progresses(kManyRankPipeline, false));
+enum class Act : std::uint32_t { wait_credit, wait_flag, post_flag, post_credit };
 
-enum class Stage : std::uint32_t { push, reduce, pull };
-
-/// Calls visit(stage, segment) for all that a column of `segments` segments does, in its order.
-template <class Visit>
-SR_HOST_DEVICE constexpr void walk_column(const Pipeline& p, bool two_ranks, std::uint32_t segments,
-                                          Visit&& visit) {
-  const std::uint32_t lag = two_ranks || p.pull_lag > p.reduce_lag ? p.pull_lag : p.reduce_lag;
-  for (std::uint32_t t = 0; t < segments + lag; ++t) {
-    if (t < segments) visit(Stage::push, t);
-    if (!two_ranks && t >= p.reduce_lag && t - p.reduce_lag < segments)
-      visit(Stage::reduce, t - p.reduce_lag);
-    if (t >= p.pull_lag && t - p.pull_lag < segments) visit(Stage::pull, t - p.pull_lag);
+/// Calls visit(act, link, segment) for every word that a column waits for or posts, in its order. `pushes`
+/// and `pulls`: how many segments the column has of each record.
+template <class Counts, class Visit>
+constexpr void walk_column(std::uint32_t stride, std::uint32_t lag, const Counts& pushes, const Counts& pulls,
+                           Visit&& visit) {
+  std::uint32_t end = 0;
+  for (std::uint32_t i = 0; i < pushes.size(); ++i) {
+    const std::uint32_t behind = turns_end(stride, i, pushes[i]);
+    end = end < behind ? behind : end;
+  }
+  for (std::uint32_t i = 0; i < pulls.size(); ++i) {
+    const std::uint32_t behind = pulls[i] == 0 ? 0 : turns_end(stride, i, pulls[i]) + lag + 1;
+    end = end < behind ? behind : end;
+  }
+  const auto if_there = [&](const Counts& counts, Act act, std::uint32_t turn) {
+    const Turn at = turn_of(stride, turn);
+    if (at.link < counts.size() && at.segment < counts[at.link]) visit(act, at.link, at.segment);
+  };
+  if (end > 0) if_there(pushes, Act::wait_credit, 0);
+  for (std::uint32_t u = 0; u < end; ++u) {
+    if (u >= lag) if_there(pulls, Act::wait_flag, u - lag);
+    if_there(pushes, Act::post_flag, u);
+    if (u > lag) if_there(pulls, Act::post_credit, u - lag - 1);
+    if_there(pushes, Act::wait_credit, u + 1);
   }
 }
 

@@ -1,0 +1,146 @@
+// From a step of a schedule to what its fused kernel is told: a pure function, without a CUDA header.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include "sealring/base/result.h"
+#include "sealring/device/cuda/fused_state.h"
+#include "sealring/device/cuda/make_job.h"
+#include "sealring/device/device_group.h"
+
+namespace sealring::cuda {
+
+namespace fused_internal {
+
+/// All that a record's authenticated data says of the group and the op. [protocol C.3]
+inline RecordContext context_of(const DeviceGroupConfig& group, const DeviceOp& op) {
+  RecordContext out;
+  for (std::size_t i = 0; i < out.th3.size(); ++i) out.th3[i] = std::to_integer<std::uint8_t>(group.th3[i]);
+  for (std::size_t i = 0; i < out.group_id.size(); ++i)
+    out.group_id[i] = std::to_integer<std::uint8_t>(group.group_id[i]);
+  out.op = op.op;
+  out.redop = op.redop;
+  out.dtype = op.dtype;
+  out.algorithm = op.algorithm;
+  out.root = op.root;
+  out.tag = op.tag;
+  out.elements = op.elements;
+  out.group_size = static_cast<std::uint16_t>(group.members.size());
+  return out;
+}
+
+/// A record from one group rank to another.
+struct RecordEnds {
+  Rank from = 0, to = 0;
+};
+template <class Move>
+FusedLink link_of(const DeviceGroupConfig& group, const DeviceOp& op, std::uint32_t columns_max,
+                  const Move& move, RecordEnds ends) {
+  const auto ranks = static_cast<std::uint32_t>(group.members.size());
+  const std::uint64_t bytes = move.elements * dtype_bytes(op.dtype);
+  const FusedCut cut = fused_cut(bytes, op.dtype, ranks, columns_max);
+  const RecordLayout layout = RecordLayout::of(bytes, cut.segment_bytes);
+  RecordContext context = context_of(group, op);
+  context.sender = group.members[ends.from];
+  context.receiver = group.members[ends.to];
+  context.step = move.step;
+  context.element_offset = move.element_offset;
+  FusedLink out;
+  out.job = segment_job_of(group.suite, context, layout, layout.segments());
+  out.job.combine.dtype = op.dtype;
+  out.peer = peer_index(group.rank, move.peer);
+  out.columns = cut.columns;
+  return out;
+}
+
+/// What no step of a schedule does, or the fused kernels cannot.
+inline const char* why_not(const DeviceGroupConfig& group, std::span<const DeviceSend> sends,
+                           std::span<const DeviceRecv> recvs, DeviceStepRules rules) {
+  const std::size_t ranks = group.members.size();
+  std::uint32_t to = 0, from = 0;
+  for (const DeviceSend& send : sends) {
+    if (send.peer >= ranks || send.peer == group.rank) return "a record goes to no other rank of the group";
+    if ((to >> send.peer & 1u) != 0) return "two records of a step go to one peer";
+    if (send.scale != 1.0) return "a record is to be scaled: copy() does that before";
+    to |= 1u << send.peer;
+    if (rules.lockstep && !recvs.empty() && send.elements != recvs[0].elements)
+      return "records in lockstep are of different lengths";
+  }
+  for (const DeviceRecv& recv : recvs) {
+    if (recv.peer >= ranks || recv.peer == group.rank)
+      return "a record comes from no other rank of the group";
+    if ((from >> recv.peer & 1u) != 0) return "two records of a step come from one peer";
+    if (recv.local_scale != 1.0) return "local memory is to be scaled: copy() does that before";
+    from |= 1u << recv.peer;
+    const DeviceRecv& first = recvs[0];
+    const bool alike = recv.dst == first.dst && recv.local == first.local &&
+                       recv.elements == first.elements && recv.divisor == first.divisor;
+    if (recvs.size() > 1 && recv.local != nullptr && !(rules.ordered && alike))
+      return "several records are reduced, but not into one output in rank order";
+    if (rules.lockstep && recv.elements != first.elements)
+      return "records in lockstep are of different lengths";
+  }
+  return nullptr;
+}
+
+}  // namespace fused_internal
+
+/// The job of a step of `op`: at most one record to and from each peer. `columns_max` is the same on all
+/// ranks. `descriptor` is the caller's to fill in. Errors: UNSUPPORTED (a step that no schedule has; scales).
+inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const DeviceOp& op,
+                                     std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
+                                     DeviceStepRules rules, const FusedPeers& peers,
+                                     std::uint32_t columns_max) {
+  namespace in = fused_internal;
+  const auto ranks = static_cast<Rank>(group.members.size());
+  if (const char* const why = in::why_not(group, sends, recvs, rules); why != nullptr)
+    return fail(Code::unsupported, "device.cuda.fused", why);
+  FusedJob out;
+  out.shape = fused_region(ranks, columns_max);
+  out.peers = peers;
+  // Pushes to rank + 1, rank + 2, ...: at any time every rank hears from a different one. Pulls in rank
+  // order.
+  for (Rank distance = 1; distance < ranks; ++distance) {
+    const auto peer = static_cast<Rank>((group.rank + distance) % ranks);
+    const auto send = std::ranges::find(sends, peer, &DeviceSend::peer);
+    if (send == sends.end()) continue;
+    FusedLink& link = out.push[out.pushes++];
+    link = in::link_of(group, op, columns_max, *send, {group.rank, peer});
+    link.job.plaintext = send->data;
+    link.job.wire = peers.theirs[link.peer];
+  }
+  for (Rank peer = 0; peer < ranks; ++peer) {
+    const auto recv = std::ranges::find(recvs, peer, &DeviceRecv::peer);
+    if (recv == recvs.end()) continue;
+    FusedLink& link = out.pull[out.pulls++];
+    link = in::link_of(group, op, columns_max, *recv, {peer, group.rank});
+    link.job.wire = peers.mine[link.peer];
+    CombineOp& combine = link.job.combine;
+    combine.redop = recv->local == nullptr ? RedOp::none : op.redop;
+    combine.local = recv->local == nullptr ? recv->dst : recv->local;
+    combine.dst = recv->dst;
+    combine.divisor = recv->divisor;
+    combine.received_first = rules.ordered && peer < group.rank;
+    if (combine.received_first) ++out.own_place;
+  }
+  out.stride = std::max({1u, out.pushes, out.pulls});
+  out.ordered = out.pulls > 1 && out.pull[0].job.combine.redop != RedOp::none ? 1 : 0;
+  return out;
+}
+
+/// Which kernel serves a job.
+struct FusedChoice {
+  CombineKind combine = CombineKind::replace;
+  friend bool operator==(const FusedChoice&, const FusedChoice&) = default;
+};
+inline FusedChoice fused_choice(const FusedJob& job) {
+  FusedChoice out;
+  if (job.pulls == 0) return out;
+  const CombineOp& combine = job.pull[0].job.combine;
+  out.combine = combine_kind(combine.redop, combine.dtype, combine.divisor);
+  return out;
+}
+
+}  // namespace sealring::cuda
