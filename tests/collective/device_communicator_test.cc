@@ -266,7 +266,7 @@ TEST(DeviceCommunicator, WhatWasCapturedRunsWithEachReplay) {
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(2 * slow_factor()));
   EXPECT_EQ(job.job.session(1).error()->code, Code::data_tag) << job.job.session(1).error()->message();
   EXPECT_NE(job.job.session(1).error()->what.find("replayed"), std::string::npos);
-  job.device(1).drain();
+  job.job.each([&](Rank rank) { job.device(rank).drain(); });
   EXPECT_TRUE(data[1].poisoned());
 }
 
