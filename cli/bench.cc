@@ -189,9 +189,10 @@ Result<void> place_on_device(const Options& options, BenchSpec& spec) {
     return fail(Code::invalid_argument, "bench.options", "this machine has one GPU",
                 "put two ranks on it with --ranks-per-gpu 2");
   if (spec.ranks > gpus * each)
-    return fail(Code::invalid_argument, "bench.options",
-                fmt::format("{} ranks need {} GPUs, here are {}", spec.ranks, (spec.ranks + each - 1) / each, gpus),
-                "put several ranks on a GPU with --ranks-per-gpu");
+    return fail(
+        Code::invalid_argument, "bench.options",
+        fmt::format("{} ranks need {} GPUs, here are {}", spec.ranks, (spec.ranks + each - 1) / each, gpus),
+        "put several ranks on a GPU with --ranks-per-gpu");
   spec.loopback = spec.ranks_per_gpu != 0;
   return {};
 }
@@ -415,7 +416,8 @@ void add_options(CLI::App* verb, Options& o) {
   verb->add_option("--ranks-per-gpu", o.ranks_per_gpu,
                    "so many ranks share a GPU, as threads of one process (a process and a GPU each)")
       ->check(CLI::Range(1, 8));
-  verb->add_option("--columns", o.columns, "thread blocks of an operation at most, one row each (library's choice)")
+  verb->add_option("--columns", o.columns,
+                   "thread blocks of an operation at most, one row each (library's choice)")
       ->delimiter(',');
   verb->add_flag("--graph", o.graph, "replay the operations of a sample as one CUDA graph");
   verb->add_option("--segment", o.segment, "bytes sealed under one tag (256K)");

@@ -1,9 +1,9 @@
 // DeviceGroup: one rank's end of a group's sealed moves between GPUs, as Channel is on CPUs.
 //
-// A caller (channel/device_channel.h) gives it the steps of a schedule one after the other; it enqueues what a
-// step does on a stream and returns. Plaintext lies in device memory; what leaves the GPU is ciphertext||tag.
-// Keys, numbers, tickets and the verdict live in device memory [protocol A.3, E.5], so that what was enqueued
-// may be captured into a graph and replayed.
+// A caller (channel/device_channel.h) gives it the steps of a schedule one after the other; it enqueues what
+// a step does on a stream and returns. Plaintext lies in device memory; what leaves the GPU is
+// ciphertext||tag. Keys, numbers, tickets and the verdict live in device memory [protocol A.3, E.5], so that
+// what was enqueued may be captured into a graph and replayed.
 //
 // What it promises: an output is the exact result, or the verdict is set and the whole output is poisoned in
 // stream order; after the verdict nothing more is sealed or released, and every later op poisons its output.
@@ -48,6 +48,7 @@ struct DeviceGroupConfig {
   std::chrono::nanoseconds timeout{};  ///< of every wait on the device
   unsigned columns = 0;                ///< thread blocks of one op at most; 0: the device's choice
   DeviceWireKind wire = DeviceWireKind::ipc;
+  bool fused = true;  ///< false: every step is staged, also where there is a fused kernel for it
 };
 
 /// Index: group rank; mine is null. Each gives the pair keys of one direction.
@@ -105,8 +106,8 @@ struct DeviceGroupCounters {
   std::uint64_t sealed_bytes = 0, opened_bytes = 0;
 };
 
-/// Ops are enqueued by one thread at a time, in the same order on all ranks; progress(), verdict() and abort()
-/// may be called from any thread. Ops follow one another in enqueue order whatever their streams are.
+/// Ops are enqueued by one thread at a time, in the same order on all ranks; progress(), verdict() and
+/// abort() may be called from any thread. Ops follow one another in enqueue order whatever their streams are.
 class DeviceGroup {
  public:
   virtual ~DeviceGroup() = default;  ///< waits for the device; clears what it frees
@@ -115,27 +116,29 @@ class DeviceGroup {
   static constexpr std::size_t kOfferBytesMax = 256;
   virtual Result<Bytes> offer() = 0;
   /// `offers`: every member's, by group rank. Maps the peers' windows (or sets NCCL up). May be called once.
-  /// Errors: MALFORMED (an offer that no rank of this build makes), PEER_LOST, TIMEOUT, CUDA, GPU_UNSUPPORTED.
+  /// Errors: MALFORMED (an offer that no rank of this build makes), PEER_LOST, TIMEOUT, CUDA,
+  /// GPU_UNSUPPORTED.
   virtual Result<void> connect(std::span<const Bytes> offers, Deadline deadline) = 0;
 
-  /// One op: begin, its steps, end. begin makes `stream` wait for this group's op before, whatever its stream.
+  /// One op: begin, its steps, end. begin makes `stream` wait for this group's op before, whatever its
+  /// stream.
   virtual Result<void> begin(const DeviceOp& op, Stream& stream) = 0;
   virtual Result<void> exchange(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
                                 DeviceStepRules rules) = 0;
-  /// Private device memory of the op in progress, for partial sums; kept for later ops. Errors: OUT_OF_MEMORY;
-  /// INVALID_ARGUMENT when it would have to grow while the stream is captured.
+  /// Private device memory of the op in progress, for partial sums; kept for later ops. Errors:
+  /// OUT_OF_MEMORY; INVALID_ARGUMENT when it would have to grow while the stream is captured.
   virtual Result<std::byte*> scratch(std::uint64_t bytes) = 0;
   /// to[i] = from[i] * scale, rounded to the type; in the op's stream order.
   virtual Result<void> copy(DType dtype, const std::byte* from, std::byte* to, std::uint64_t elements,
                             double scale) = 0;
-  /// Poisons `output` in stream order if the verdict is set by then. Gives the op's serial: 1, 2, ...; 0 for an
-  /// op that was captured (progress() says nothing of it).
+  /// Poisons `output` in stream order if the verdict is set by then. Gives the op's serial: 1, 2, ...; 0 for
+  /// an op that was captured (progress() says nothing of it).
   virtual Result<std::uint64_t> end(DType dtype, std::span<std::byte> output) = 0;
 
   /// Waits for nothing; also while streams are captured.
   virtual Result<DeviceProgress> progress() = 0;
-  /// The verdict of all ops that have ended so far; sticky. Waits for none. Errors: DATA_TAG, TIMEOUT, ABORTED,
-  /// KEY_LIMIT, SEQ_REUSE_GUARD of the ops; CUDA.
+  /// The verdict of all ops that have ended so far; sticky. Waits for none. Errors: DATA_TAG, TIMEOUT,
+  /// ABORTED, KEY_LIMIT, SEQ_REUSE_GUARD of the ops; CUDA.
   virtual Result<void> verdict() = 0;
   /// Whoever waits on the device leaves with ABORTED, now and later. Waits for nothing. Idempotent.
   virtual void abort() noexcept = 0;

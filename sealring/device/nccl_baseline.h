@@ -1,5 +1,5 @@
-// NcclBaseline: plain NCCL on one GPU a rank, for benchmarks to compare with. Nothing that it moves is sealed,
-// and nothing but a benchmark uses it.
+// NcclBaseline: plain NCCL on one GPU a rank, for benchmarks to compare with. Nothing that it moves is
+// sealed, and nothing but a benchmark uses it.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct NcclBuffers {
 class NcclBaseline {
  public:
   virtual ~NcclBaseline() = default;
-  /// The memory to use: registered as a window where the variant says so. Collective over the ranks when it has
-  /// to grow. nullptr members: the variant takes any memory. Errors: OUT_OF_MEMORY, UNSUPPORTED, CUDA.
+  /// The memory to use: registered as a window where the variant says so. Collective over the ranks when it
+  /// has to grow. nullptr members: the variant takes any memory. Errors: OUT_OF_MEMORY, UNSUPPORTED, CUDA.
   virtual Result<NcclBuffers> buffers(std::uint64_t in_bytes, std::uint64_t out_bytes) = 0;
   /// all_reduce, reduce_scatter, all_gather or broadcast of `count` elements as NCCL counts them; sum alone.
   /// Errors: UNSUPPORTED, CUDA (NCCL's own, by its text).

@@ -111,8 +111,9 @@ Result<std::unique_ptr<SealringEngine>> SealringEngine::make(const BenchSpec& sp
   on.columns = bench_case.columns;
   on.allow_staged = false;  // what is measured is what was asked for
   on = on.under(environment);
-  SR_TRY(engine->communicator, engine->session->split_on_device(
-                                   members, on, *place.store, fmt::format("{}/{}/gpu", place.prefix, case_index)));
+  SR_TRY(engine->communicator,
+         engine->session->split_on_device(members, on, *place.store,
+                                          fmt::format("{}/{}/gpu", place.prefix, case_index)));
   engine->runtime = runtime;
   engine->gpu.emplace(*runtime, spec.graph);
   return engine;
@@ -194,8 +195,8 @@ Result<std::uint64_t> SealringEngine::run_on_gpu(const BenchCall& call, unsigned
 
 Result<std::vector<double>> SealringEngine::gather(const std::vector<double>& values) {
   std::vector<double> mine = values, all(world->rank() == 0 ? values.size() * spec.ranks : 0);
-  SR_TRY(wait(
-      world->gather({mine.data(), mine.size(), DType::f64}, {all.data(), all.size(), DType::f64}, 0)));
+  SR_TRY(
+      wait(world->gather({mine.data(), mine.size(), DType::f64}, {all.data(), all.size(), DType::f64}, 0)));
   return all;
 }
 

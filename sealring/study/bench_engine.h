@@ -96,8 +96,9 @@ struct SealringEngine final : Engine {
 /// carry commands and nanoseconds only.
 Result<std::unique_ptr<Engine>> make_gloo_engine(const BenchSpec& spec, const RankPlace& place);
 
-/// NCCL on the runtime's GPU, the ranks being those of `meeting`, which carries NCCL's unique id. Needs a GPU a
-/// rank. Errors: UNSUPPORTED (no NCCL, an operation or type it does not have, ranks that share a GPU), CUDA.
+/// NCCL on the runtime's GPU, the ranks being those of `meeting`, which carries NCCL's unique id. Needs a GPU
+/// a rank. Errors: UNSUPPORTED (no NCCL, an operation or type it does not have, ranks that share a GPU),
+/// CUDA.
 Result<std::unique_ptr<Engine>> make_nccl_engine(const BenchSpec& spec, NcclVariant variant,
                                                  SealringEngine& meeting, DeviceRuntime& runtime);
 

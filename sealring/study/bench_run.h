@@ -25,9 +25,9 @@ struct BenchRow {
   double algbw_gb_s = 0, busbw_gb_s = 0;  ///< 1e9 bytes a second, of the median
   std::optional<std::uint64_t> wrong;     ///< elements, over all ranks; nullopt: not checked
   std::optional<double>
-      ratio_to_plain;  ///< median over samples of case / first plain case of the same sample
+      ratio_to_plain;                   ///< median over samples of case / first plain case of the same sample
   std::optional<double> ratio_to_nccl;  ///< the same to the NCCL case with the lowest median
-  std::optional<Interval> nccl_interval;  ///< 95 % of those ratios' geometric mean
+  std::optional<Interval> nccl_interval;                            ///< 95 % of those ratios' geometric mean
   double seals = 0, opens = 0, sealed_bytes = 0, opened_bytes = 0;  ///< an operation, on the busiest rank
   double seal_us = 0, open_us = 0, wire_us = 0, cpu_us = 0;         ///< an operation, mean over ranks
   bool noisy(const BenchSpec& spec) const { return mad_percent > spec.mark_mad_percent; }

@@ -14,11 +14,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::pair<NcclVariant, const char*> kNcclNames[] = {
-    {NcclVariant::defaults, "nccl"}, {NcclVariant::windows, "nccl-windows"}, {NcclVariant::blocks, "nccl-blocks"}};
+constexpr std::pair<NcclVariant, const char*> kNcclNames[] = {{NcclVariant::defaults, "nccl"},
+                                                              {NcclVariant::windows, "nccl-windows"},
+                                                              {NcclVariant::blocks, "nccl-blocks"}};
 
 json case_to_json(const BenchCase& bench_case) {
-  json out{{"suite", bench_case.sealring() ? std::string(to_string(bench_case.suite)) : suite_name(bench_case)}};
+  json out{
+      {"suite", bench_case.sealring() ? std::string(to_string(bench_case.suite)) : suite_name(bench_case)}};
   if (bench_case.columns != 0) out["columns"] = bench_case.columns;
   if (bench_case.algorithm) out["algorithm"] = std::string(to_string(*bench_case.algorithm));
   return out;

@@ -12,14 +12,14 @@
 
 namespace sealring {
 
-/// One of the things that are compared: a suite with an algorithm, PyTorch's Gloo (all_reduce on CPUs only), or
-/// NCCL (on GPUs only).
+/// One of the things that are compared: a suite with an algorithm, PyTorch's Gloo (all_reduce on CPUs only),
+/// or NCCL (on GPUs only).
 struct BenchCase {
   bool gloo = false;
   std::optional<NcclVariant> nccl = std::nullopt;
   Suite suite = Suite::aes_256_gcm;
   std::optional<Algorithm> algorithm;  ///< nullopt: what the library chooses
-  unsigned columns = 0;                ///< thread blocks of one operation on a GPU at most; 0: the library's choice
+  unsigned columns = 0;  ///< thread blocks of one operation on a GPU at most; 0: the library's choice
   /// Runs the library's own code.
   bool sealring() const { return !gloo && !nccl; }
   friend bool operator==(const BenchCase&, const BenchCase&) = default;
@@ -37,9 +37,10 @@ struct BenchSpec {
   Rank root = 0;
   bool loopback = false;  ///< ranks as threads of one process instead of processes over tcp
   bool pin = false;
-  bool cuda = false;           ///< tensors lie on GPUs
-  unsigned ranks_per_gpu = 0;  ///< ranks as threads of one process that share GPUs; 0: a process and a GPU each
-  bool graph = false;          ///< on GPUs: the operations of a sample are one replayed graph
+  bool cuda = false;  ///< tensors lie on GPUs
+  unsigned ranks_per_gpu =
+      0;               ///< ranks as threads of one process that share GPUs; 0: a process and a GPU each
+  bool graph = false;  ///< on GPUs: the operations of a sample are one replayed graph
   std::uint64_t seed = 1;
   std::uint32_t segment_bytes = 256 * 1024;
   unsigned lanes = 1, workers = 0;
@@ -60,7 +61,8 @@ struct BenchSpec {
   static Result<BenchSpec> from_json(const std::string& text);
 };
 
-/// "aes-256-gcm", "chacha20-poly1305:66" (columns), "gloo", "nccl-windows"; "ring", or "auto" resolved for that size.
+/// "aes-256-gcm", "chacha20-poly1305:66" (columns), "gloo", "nccl-windows"; "ring", or "auto" resolved for
+/// that size.
 std::string suite_name(const BenchCase& bench_case);
 /// "nccl", "nccl-windows", "nccl-blocks".
 std::optional<NcclVariant> parse_nccl(const std::string& text);

@@ -17,9 +17,10 @@ constexpr std::array kColumns{
                 "elements: of a rank's piece where the operation cuts the tensor, else of the tensor"},
     BenchColumn{"type", 6, "element type"},
     BenchColumn{"redop", 8, "reduction; - where nothing is reduced"},
-    BenchColumn{"suite", 18,
-                "cipher suite (a number behind it: thread blocks at most); plain is our own schedule without crypto, "
-                "gloo is PyTorch's Gloo, nccl is NCCL"},
+    BenchColumn{
+        "suite", 18,
+        "cipher suite (a number behind it: thread blocks at most); plain is our own schedule without crypto, "
+        "gloo is PyTorch's Gloo, nccl is NCCL"},
     BenchColumn{"algorithm", 10, "schedule that ran"},
     BenchColumn{"place", 5, "out: separate input and output; in: one buffer"},
     BenchColumn{"time(us)", 11, "of one operation: median over samples of the slowest rank's time"},
@@ -135,10 +136,11 @@ std::string machine_json(const Machine& machine) { return to_json(machine).dump(
 
 std::string bench_head(const BenchSpec& spec, const Machine& machine,
                        const std::vector<SealringEngine*>& engines) {
-  std::string out = fmt::format(
-      "# {} {} ranks {}, {} samples after {} to warm up, seed {}, {} segments, {}\n",
-      spec.op == Op::send ? "sendrecv" : to_string(spec.op), spec.ranks, place_text(spec), spec.iterations, spec.warmup, spec.seed,
-      format_bytes(spec.segment_bytes), spec.pin ? "ranks pinned" : "ranks not pinned");
+  std::string out =
+      fmt::format("# {} {} ranks {}, {} samples after {} to warm up, seed {}, {} segments, {}\n",
+                  spec.op == Op::send ? "sendrecv" : to_string(spec.op), spec.ranks, place_text(spec),
+                  spec.iterations, spec.warmup, spec.seed, format_bytes(spec.segment_bytes),
+                  spec.pin ? "ranks pinned" : "ranks not pinned");
   out += fmt::format("# {}; {}\n", describe(machine), machine.openssl);
   for (const SealringEngine* engine : engines) {
     if (engine == nullptr) continue;
@@ -165,7 +167,9 @@ std::string bench_head(const BenchSpec& spec, const Machine& machine,
 std::string bench_line(const BenchSpec& spec, const BenchRow& row) {
   const BenchCase& bench_case = spec.cases[row.case_index];
   const auto number = [&](double value, int digits) { return fmt::format("{:.{}f}", value, digits); };
-  const auto crypto = [&](const std::string& text) { return bench_case.sealring() ? text : std::string("-"); };
+  const auto crypto = [&](const std::string& text) {
+    return bench_case.sealring() ? text : std::string("-");
+  };
   const std::array<std::string, kColumns.size()> cells{
       format_bytes(row.size.size_bytes),
       fmt::format("{}", row.size.count),

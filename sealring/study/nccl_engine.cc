@@ -11,7 +11,11 @@ class NcclEngine final : public Engine {
  public:
   NcclEngine(const BenchSpec& spec, std::unique_ptr<NcclBaseline> nccl, SealringEngine& meeting,
              DeviceRuntime& runtime)
-      : spec_(spec), nccl_(std::move(nccl)), meeting_(meeting), runtime_(runtime), samples_(runtime, spec.graph) {}
+      : spec_(spec),
+        nccl_(std::move(nccl)),
+        meeting_(meeting),
+        runtime_(runtime),
+        samples_(runtime, spec.graph) {}
 
   Result<std::uint64_t> run(const BenchCall& given, unsigned calls) override {
     SR_TRY(const BenchCall call, on_own_memory(given));

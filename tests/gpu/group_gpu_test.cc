@@ -76,11 +76,16 @@ TEST_F(GroupGpu, EverySumOfEveryType) {
   }
 }
 
-class GroupGpuSuites : public GroupGpu, public ::testing::WithParamInterface<Suite> {};
+struct SuitePath {
+  Suite suite;
+  bool fused;
+};
+class GroupGpuSuites : public GroupGpu, public ::testing::WithParamInterface<SuitePath> {};
 
 TEST_P(GroupGpuSuites, SumsAtSixteenSizes) {
   GroupOptions options;
-  options.suite = GetParam();
+  options.suite = GetParam().suite;
+  options.fused = GetParam().fused;
   ASSERT_NO_FATAL_FAILURE(open(options));
   int n = 0;
   for (const std::uint64_t elements :
@@ -94,12 +99,15 @@ TEST_P(GroupGpuSuites, SumsAtSixteenSizes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Suites, GroupGpuSuites,
-                         ::testing::Values(Suite::chacha20_poly1305, Suite::aes_256_gcm, Suite::aes_128_gcm,
-                                           Suite::plain),
-                         [](const auto& suite) {
-                           std::string out(to_string(suite.param));
+                         ::testing::Values(SuitePath{Suite::chacha20_poly1305, true},
+                                           SuitePath{Suite::chacha20_poly1305, false},
+                                           SuitePath{Suite::aes_256_gcm, true},
+                                           SuitePath{Suite::aes_128_gcm, true},
+                                           SuitePath{Suite::plain, true}),
+                         [](const auto& each) {
+                           std::string out(to_string(each.param.suite));
                            std::ranges::replace(out, '-', '_');
-                           return out;
+                           return out + (each.param.fused ? "" : "_staged");
                          });
 
 TEST_F(GroupGpu, ReplayedGraphsGoThroughEpochsBetweenEagerOps) {

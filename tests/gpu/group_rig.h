@@ -107,6 +107,7 @@ inline Result<std::uint64_t> run_call(DeviceGroup& group, const GroupCall& call,
 struct GroupOptions {
   std::uint32_t world = 2;
   Suite suite = Suite::chacha20_poly1305;
+  bool fused = true;
   KeyBudget budget;
   std::chrono::nanoseconds timeout = std::chrono::seconds(5);
 };
@@ -122,6 +123,7 @@ class GroupGpu : public OnGpu {
     for (Rank rank = 0; rank < options_.world; ++rank) {
       DeviceGroupConfig config;
       config.suite = options_.suite;
+      config.fused = options_.fused;
       config.rank = rank;
       for (Rank i = 0; i < options_.world; ++i) config.members.push_back(static_cast<Rank>(3 * i + 1));
       config.budget = options_.budget;

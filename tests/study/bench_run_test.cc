@@ -26,7 +26,8 @@ BenchSpec small_spec(Op op, std::uint16_t ranks) {
   spec.loopback = true;
   spec.segment_bytes = 16 * 1024;
   spec.timeout_s = 60;
-  spec.cases = {{.gloo = false, .suite = Suite::plain, .algorithm = {}}, {.gloo = false, .suite = Suite::aes_256_gcm, .algorithm = {}}};
+  spec.cases = {{.gloo = false, .suite = Suite::plain, .algorithm = {}},
+                {.gloo = false, .suite = Suite::aes_256_gcm, .algorithm = {}}};
   return spec;
 }
 

@@ -82,7 +82,8 @@ TEST(BenchSpec, SurvivesItsJson) {
   spec.op = Op::reduce_scatter;
   spec.ranks = 5;
   spec.sizes_bytes = {1024, 4096};
-  spec.cases = {{.gloo = true, .suite = Suite::plain, .algorithm = {}}, {.gloo = false, .suite = Suite::chacha20_poly1305, .algorithm = Algorithm::one_hop}};
+  spec.cases = {{.gloo = true, .suite = Suite::plain, .algorithm = {}},
+                {.gloo = false, .suite = Suite::chacha20_poly1305, .algorithm = Algorithm::one_hop}};
   spec.dtype = DType::bf16;
   spec.redop = RedOp::avg;
   spec.max_mad_percent = 2.5;

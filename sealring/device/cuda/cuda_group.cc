@@ -44,7 +44,7 @@ Result<void> check_config(const DeviceGroupConfig& config, const DeviceGroupKeys
 
 /// The fused kernels do what they can do wherever windows are; the rest is staged.
 bool has_fused(const DeviceGroupConfig& config) {
-  return config.wire != DeviceWireKind::nccl && config.suite == Suite::chacha20_poly1305 &&
+  return config.fused && config.wire != DeviceWireKind::nccl && config.suite == Suite::chacha20_poly1305 &&
          config.members.size() > 1 && config.members.size() <= kFusedPeersMax + 1;
 }
 
@@ -128,7 +128,7 @@ Result<void> CudaGroup::make_rings(DeviceGroupKeys keys) {
     SR_TRY(auto ring, DeviceKeyRing::make(config_.device, config_.suite, 0, config_.budget));
     // A ring a direction a peer: the looks of all of them add up.
     SR_TRY(ring->refill_from(std::move(source), KeyRefill::kPeriodMax));
-    ring->limit_columns(config_.columns);
+    ring->limit_columns(config_.wire == DeviceWireKind::nccl ? blocks_max() : config_.columns);
     return ring;
   };
   for (std::size_t peer = 0; peer < world(); ++peer) {
@@ -172,6 +172,7 @@ Result<CudaGroup::Memory> CudaGroup::allocate(std::uint64_t bytes, const char* w
   Memory out;
   if (bytes == 0) return out;
   SR_TRY(checked(cudaMalloc(&out.data, bytes), what, bytes));
+  SR_TRY(checked(cudaMemset(out.data, 0, bytes), what));  // nobody's leavings are ever sealed
   out.bytes = bytes;
   return out;
 }

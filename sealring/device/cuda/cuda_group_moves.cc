@@ -5,6 +5,7 @@
 #include "sealring/device/cuda/cuda_group.h"
 #include "sealring/device/cuda/errors.h"
 #include "sealring/device/cuda/make_job.h"
+#include "sealring/device/cuda/nccl_comm.h"
 #include "sealring/device/cuda/reduce.h"
 
 namespace sealring::cuda {
@@ -52,7 +53,8 @@ struct CudaGroup::Step {
 };
 
 unsigned CudaGroup::blocks_max() const {
-  const unsigned all = 4 * multiprocessors_;
+  const unsigned nccl = config_.wire == DeviceWireKind::nccl ? NcclComm::kMultiprocessors : 0;
+  const unsigned all = 4 * (multiprocessors_ - std::min(nccl, multiprocessors_ / 2));
   return config_.columns == 0 ? all : std::min(all, config_.columns);
 }
 

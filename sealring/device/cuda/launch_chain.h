@@ -27,9 +27,9 @@ class LaunchChain {
   LaunchChain& operator=(const LaunchChain&) = delete;
   ~LaunchChain();
 
-  /// `stream` waits for the op that was recorded last. `capture`: capture_of(stream). An op in a capture waits
-  /// for the one before it in the same capture; the first of a capture, each time that it is replayed, for
-  /// whatever was recorded last by then.
+  /// `stream` waits for the op that was recorded last. `capture`: capture_of(stream). An op in a capture
+  /// waits for the one before it in the same capture; the first of a capture, each time that it is replayed,
+  /// for whatever was recorded last by then.
   Result<void> wait(cudaStream_t stream, unsigned long long capture);
   /// The op on `stream` ends here.
   Result<void> record(cudaStream_t stream, unsigned long long capture);

@@ -85,18 +85,18 @@ class Baseline final : public NcclBaseline {
     return NcclBuffers{buffers_[0].at, buffers_[1].at};
   }
 
-  Result<void> enqueue(Op op, DType dtype, const std::byte* in, std::byte* out, std::uint64_t count, Rank root,
-                       Stream stream) override {
+  Result<void> enqueue(Op op, DType dtype, const std::byte* in, std::byte* out, std::uint64_t count,
+                       Rank root, Stream stream) override {
     const DeviceGuard guard(config_.device);
     SR_TRY(const NcclType type, type_of(dtype));
     switch (op) {
       case Op::all_reduce:
-        return nccl_checked(
-            api_, api_.all_reduce(in, out, count, type, NcclOp::sum, comm_, stream.native), "all_reduce");
+        return nccl_checked(api_, api_.all_reduce(in, out, count, type, NcclOp::sum, comm_, stream.native),
+                            "all_reduce");
       case Op::reduce_scatter:
-        return nccl_checked(
-            api_, api_.reduce_scatter(in, out, count, type, NcclOp::sum, comm_, stream.native),
-            "reduce_scatter");
+        return nccl_checked(api_,
+                            api_.reduce_scatter(in, out, count, type, NcclOp::sum, comm_, stream.native),
+                            "reduce_scatter");
       case Op::all_gather:
         return nccl_checked(api_, api_.all_gather(in, out, count, type, comm_, stream.native), "all_gather");
       case Op::broadcast:

@@ -13,8 +13,8 @@ namespace sealring::cuda {
 class WindowWire final : public DeviceWire {
  public:
   /// `state` lies on the device and has ranks and rank set; the wire fills in its windows and their shape.
-  /// `beside_bytes`: room in each window for others (the fused kernels), zeroed. Errors: those of Window::make;
-  /// CUDA.
+  /// `beside_bytes`: room in each window for others (the fused kernels), zeroed. Errors: those of
+  /// Window::make; CUDA.
   static Result<std::unique_ptr<WindowWire>> make(const DeviceGroupConfig& config, GroupState* state,
                                                   std::uint64_t beside_bytes);
   ~WindowWire() override;
