@@ -42,6 +42,7 @@ class WindowWire final : public DeviceWire {
   const WireShape& shape() const { return shape_; }
 
  private:
+  std::uint64_t beside_offset() const { return (shape_.bytes() + 127) / 128 * 128; }
   void post_flags(const WireRound& round, GateJob& gate) const;
   void wait_for_flags(const WireRound& round, GateJob& gate) const;
 
