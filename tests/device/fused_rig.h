@@ -294,19 +294,25 @@ class FusedWorld {
     }
   }
   void run_block(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
-    const FusedChoice choice = fused_choice(job);
-    switch (choice.combine) {
+    switch (fused_choice(job).combine) {
       case CombineKind::sum_f32:
-        return run_body<FusedSingle<CombineKind::sum_f32>>(baton, me, rank, job, dtype);
+        return run_kind<CombineKind::sum_f32>(baton, me, rank, job, dtype);
       case CombineKind::sum_bf16:
-        return run_body<FusedSingle<CombineKind::sum_bf16>>(baton, me, rank, job, dtype);
+        return run_kind<CombineKind::sum_bf16>(baton, me, rank, job, dtype);
       case CombineKind::sum_f16:
-        return run_body<FusedSingle<CombineKind::sum_f16>>(baton, me, rank, job, dtype);
+        return run_kind<CombineKind::sum_f16>(baton, me, rank, job, dtype);
       case CombineKind::replace:
-        return run_body<FusedSingle<CombineKind::replace>>(baton, me, rank, job, dtype);
+        return run_kind<CombineKind::replace>(baton, me, rank, job, dtype);
       case CombineKind::any:
-        return run_body<FusedSingle<CombineKind::any>>(baton, me, rank, job, dtype);
+        return run_body<FusedMany<CombineKind::any>>(baton, me, rank, job, dtype);
     }
+  }
+  template <CombineKind K>
+  void run_kind(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
+    if (fused_choice(job).many)
+      run_body<FusedMany<K>>(baton, me, rank, job, dtype);
+    else
+      run_body<FusedSingle<K>>(baton, me, rank, job, dtype);
   }
   template <class Body>
   void run_body(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {

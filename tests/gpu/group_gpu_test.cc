@@ -172,6 +172,7 @@ TEST_F(GroupGpu, AFlippedBitIsADataTagAndPoisonAndNothingWorksAfterIt) {
   for (const std::uint32_t ranks : {2u, 3u}) {
     GroupOptions options;
     options.world = ranks;
+    options.fused = false;  // fused_gpu_test.cc flips theirs
     ASSERT_NO_FATAL_FAILURE(open(options));
     GroupCall call;
     call.elements = 50'000;
@@ -211,22 +212,25 @@ TEST_F(GroupGpu, AFlippedBitIsADataTagAndPoisonAndNothingWorksAfterIt) {
 }
 
 TEST_F(GroupGpu, AnAbsentPeerIsATimeout) {
-  GroupOptions options;
-  options.world = 3;
-  options.timeout = std::chrono::milliseconds(300);
-  ASSERT_NO_FATAL_FAILURE(open(options));
-  GroupCall call;
-  call.elements = 50'000;
-  call.dtype = DType::i32;
-  ASSERT_NO_FATAL_FAILURE(prepare(call));
-  for (const Rank rank : {Rank{0}, Rank{1}}) ASSERT_TRUE(enqueue(call, rank));
-  for (const Rank rank : {Rank{0}, Rank{1}}) {
-    ASSERT_EQ(cudaStreamSynchronize(streams[rank]), cudaSuccess);
-    const Code code = verdict(rank);
-    EXPECT_TRUE(code == Code::timeout || code == Code::aborted) << static_cast<int>(code);
-    expect_poison(call, rank);
+  for (const bool fused : {true, false}) {
+    GroupOptions options;
+    options.world = 3;
+    options.fused = fused;
+    options.timeout = std::chrono::milliseconds(300);
+    ASSERT_NO_FATAL_FAILURE(open(options));
+    GroupCall call;
+    call.elements = 50'000;
+    call.dtype = DType::i32;
+    ASSERT_NO_FATAL_FAILURE(prepare(call));
+    for (const Rank rank : {Rank{0}, Rank{1}}) ASSERT_TRUE(enqueue(call, rank));
+    for (const Rank rank : {Rank{0}, Rank{1}}) {
+      ASSERT_EQ(cudaStreamSynchronize(streams[rank]), cudaSuccess);
+      const Code code = verdict(rank);
+      EXPECT_TRUE(code == Code::timeout || code == Code::aborted) << static_cast<int>(code);
+      expect_poison(call, rank);
+    }
+    EXPECT_TRUE(verdict(0) == Code::timeout || verdict(1) == Code::timeout);
   }
-  EXPECT_TRUE(verdict(0) == Code::timeout || verdict(1) == Code::timeout);
 }
 
 TEST_F(GroupGpu, AbortEndsAWaitingOp) {
@@ -256,7 +260,7 @@ TEST_F(GroupGpu, ProgressAndCountersTellWhatWasEnqueued) {
   EXPECT_EQ(counters.opens, 100u);
   EXPECT_EQ(counters.sealed_bytes, 400'000u);
   EXPECT_EQ(counters.opened_bytes, 400'000u);
-  EXPECT_EQ(groups[0]->describe(), "local windows, staged");
+  EXPECT_EQ(groups[0]->describe(), "local windows, fused");
 }
 
 TEST_F(GroupGpu, WhatCannotBeIsRefused) {

@@ -32,7 +32,11 @@ Result<std::vector<FusedEntry>> loaded_entries(unsigned device) {
   add_fused_bf16(list);
   add_fused_f16(list);
   add_fused_replace(list);
-  add_fused_any(list);
+  add_fused_many_f32(list);
+  add_fused_many_bf16(list);
+  add_fused_many_f16(list);
+  add_fused_many_replace(list);
+  add_fused_many_any(list);
   int shared_max = 0;
   SR_TRY(checked(
       cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
@@ -128,7 +132,7 @@ Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peer
 const FusedEntry* FusedRank::entry_for(const FusedJob& job) const {
   const FusedChoice choice = fused_choice(job);
   for (const FusedEntry& entry : entries_) {
-    if (entry.combine == choice.combine && job.stride <= entry.links) return &entry;
+    if (entry.combine == choice.combine && (entry.links > 1) == choice.many) return &entry;
   }
   return nullptr;
 }

@@ -26,7 +26,11 @@ void add_fused_f32(std::vector<FusedEntry>& list);
 void add_fused_bf16(std::vector<FusedEntry>& list);
 void add_fused_f16(std::vector<FusedEntry>& list);
 void add_fused_replace(std::vector<FusedEntry>& list);
-void add_fused_any(std::vector<FusedEntry>& list);
+void add_fused_many_f32(std::vector<FusedEntry>& list);
+void add_fused_many_bf16(std::vector<FusedEntry>& list);
+void add_fused_many_f16(std::vector<FusedEntry>& list);
+void add_fused_many_replace(std::vector<FusedEntry>& list);
+void add_fused_many_any(std::vector<FusedEntry>& list);
 
 /// Steps follow one another in stream order, one at a time, in the same order on all ranks. Not thread-safe,
 /// but for verdict_so_far() and abort(). A failed rank stays failed. Its verdict and those of the key rings

@@ -22,27 +22,32 @@
 #include <cstddef>
 
 #include "sealring/device/cuda/chacha_body.h"
+#include "sealring/device/cuda/fused_ordered.h"
 #include "sealring/device/cuda/fused_state.h"
 
 namespace sealring::cuda {
 
 /// One direction of a fused body: a batch of 4 is in use, one is before and one behind it.
 template <Direction kDirection, int kWorkers, int kBlocks, std::uint32_t kTile, CombineKind kCombine,
-          int kDepth>
+          int kDepth, int kTilesOf = 1>
 struct FusedHalf : ChachaConfig<kDirection, kWorkers, kBlocks, kTile, kCombine, kDepth> {
   static constexpr int kBatch = 4;
   static constexpr int kPrepared = 4;
+  static constexpr int kTiles = kTilesOf;
 };
 
-/// kTile: bytes for plaintext that waits for its tag. kLinks: records each way, at most.
+/// kTile: bytes for plaintext that waits for its tag. kLinks: records each way, at most. With more than one,
+/// a reduction is of all pulls and local memory in rank order, so a segment of each waits for all their tags.
 template <int kWorkersOf, int kBlocksOf, std::uint32_t kTile, CombineKind kCombine, int kLinksOf>
 struct FusedBody {
   static constexpr int kWorkers = kWorkersOf;
   static constexpr int kBlocks = kBlocksOf;
   static constexpr int kLinks = kLinksOf;
+  static constexpr bool kOrdered = kLinks > 1 && kCombine != CombineKind::replace;
   using Job = FusedStep<kLinks>;
   using Seal = ChachaBody<FusedHalf<Direction::seal, kWorkers, kBlocks, 0, CombineKind::replace, 2>>;
-  using Open = ChachaBody<FusedHalf<Direction::open, kWorkers, kBlocks, kTile, kCombine, 1>>;
+  using Open =
+      ChachaBody<FusedHalf<Direction::open, kWorkers, kBlocks, kTile, kCombine, 1, kOrdered ? kLinks : 1>>;
   static constexpr int kFinisher = kWorkers;
   static constexpr int kSignaller = kWorkers + 1;
   static constexpr int kPreparer = kWorkers + 2;
@@ -50,6 +55,13 @@ struct FusedBody {
   static constexpr std::uint32_t kBatch = 4;
   // While the next batch is prepared, the turn before this one still needs its own.
   static_assert(2 * kBatch + 1 <= Seal::kBatch * 4 && 2 * kBatch + 1 <= Open::kBatch * 4);
+  static constexpr bool tiles_fit() {
+    for (std::uint32_t ranks = 2; ranks <= (kOrdered ? kLinks + 1 : 2); ++ranks) {
+      if ((ranks - 1) * Open::private_bytes(fused_segment_max(ranks)) > kTile) return false;
+    }
+    return true;
+  }
+  static_assert(tiles_fit());
 
   /// What a column knows of a record.
   struct Link {
@@ -106,6 +118,11 @@ struct FusedBody {
       auto out = Open::segment_of(link.job, Column{column, link.columns}, at(turn).segment);
       out.i = turn;
       out.place.wire = job.shape.slot_offset(column, in_ticket(turn));
+      if constexpr (kOrdered) {
+        out.tile = at(turn).link;
+        out.stored =
+            out.tile * static_cast<std::uint32_t>(Open::private_bytes(link.job.layout.segment_bytes) / 16);
+      }
       return out;
     }
   };
@@ -193,6 +210,17 @@ struct FusedBody {
     });
   }
 
+  /// Pull turn `turn` into shared memory.
+  template <class Warp, class W>
+  SR_HOST_DEVICE static void open_turn(Warp& warp, W& work, std::uint32_t turn) {
+    Shared& shared = work.shared;
+    const FusedLink& link = work.pull_link(turn);
+    const std::uint32_t l = work.at(turn).link;
+    Open::cipher_segment(warp, shared.open, link.job, shared.in[l].view, shared.in_key[l],
+                         Column{work.column, link.columns}, work.pulled(turn), false);
+  }
+
+  /// The workers' second phase.
   template <class Warp, class W>
   SR_HOST_DEVICE static void combine_and_open(Warp& warp, W& work, std::uint32_t u) {
     Shared& shared = work.shared;
@@ -200,22 +228,24 @@ struct FusedBody {
     const bool fresh = work.pulls(u, lag);
     const std::uint32_t turn = u - lag;
     if (work.pulls(u, lag + 1)) {
-      const FusedLink& link = work.pull_link(turn - 1);
       const auto old = work.pulled(turn - 1);
-      if (fresh && Open::can_fuse(link.job, old, work.pulled(turn))) {
-        const FusedLink& next = work.pull_link(turn);
-        const std::uint32_t l = work.at(turn).link;
-        Open::combine_and_cipher(warp, shared.open, link.job, old, next.job, shared.in[l].view,
-                                 shared.in_key[l], Column{work.column, next.columns}, work.pulled(turn));
-        return;
+      const FusedLink& link = work.pull_link(turn - 1);
+      if constexpr (kOrdered) {
+        if (work.at(turn - 1).link == work.job.pulls - 1)
+          combine_ordered<Open, kCombine>(warp, shared.open, work.job.pull[0].job, work.job.pulls,
+                                          work.job.own_place, old);
+      } else {
+        if (fresh && Open::can_fuse(link.job, old, work.pulled(turn))) {
+          const FusedLink& next = work.pull_link(turn);
+          const std::uint32_t l = work.at(turn).link;
+          Open::combine_and_cipher(warp, shared.open, link.job, old, next.job, shared.in[l].view,
+                                   shared.in_key[l], Column{work.column, next.columns}, work.pulled(turn));
+          return;
+        }
+        Open::combine_segment(warp, shared.open, link.job, Column{work.column, link.columns}, old);
       }
-      Open::combine_segment(warp, shared.open, link.job, Column{work.column, link.columns}, old);
     }
-    if (!fresh) return;
-    const FusedLink& link = work.pull_link(turn);
-    const std::uint32_t l = work.at(turn).link;
-    Open::cipher_segment(warp, shared.open, link.job, shared.in[l].view, shared.in_key[l],
-                         Column{work.column, link.columns}, work.pulled(turn), false);
+    if (fresh) open_turn(warp, work, turn);
   }
 
   template <class Block, class W>
@@ -439,5 +469,11 @@ struct FusedBody {
 /// Steps with one record each way: all of two ranks' steps, and those of a ring.
 template <CombineKind kCombine>
 using FusedSingle = FusedBody<4, 3, kFusedSegmentMax, kCombine, 1>;
+
+/// Steps with several: reductions keep the segments of all peers side by side.
+template <CombineKind kCombine>
+using FusedMany = FusedBody<4, kCombine == CombineKind::replace ? 3 : 2,
+                            kCombine == CombineKind::replace ? kFusedSegmentMax : 2 * kFusedSegmentMax,
+                            kCombine, kFusedPeersMax>;
 
 }  // namespace sealring::cuda

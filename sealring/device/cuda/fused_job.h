@@ -133,13 +133,18 @@ inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const Devic
 /// Which kernel serves a job.
 struct FusedChoice {
   CombineKind combine = CombineKind::replace;
-  friend bool operator==(const FusedChoice&, const FusedChoice&) = default;
+  bool many = false;  ///< the one of steps with several records: FusedMany (fused_body.h), else FusedSingle
 };
 inline FusedChoice fused_choice(const FusedJob& job) {
   FusedChoice out;
+  out.many = job.stride > 1;
   if (job.pulls == 0) return out;
   const CombineOp& combine = job.pull[0].job.combine;
   out.combine = combine_kind(combine.redop, combine.dtype, combine.divisor);
+  if (out.combine != CombineKind::any && !out.many) return out;
+  // The sums of the others divide, too.
+  out.combine = combine_kind(combine.redop, combine.dtype, 1);
+  out.many = true;
   return out;
 }
 

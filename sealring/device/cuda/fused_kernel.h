@@ -76,5 +76,9 @@ template <CombineKind kCombine>
 void add_fused(std::vector<FusedEntry>& list) {
   list.push_back(fused_entry<FusedSingle<kCombine>>(kCombine));
 }
+template <CombineKind kCombine>
+void add_fused_many(std::vector<FusedEntry>& list) {
+  list.push_back(fused_entry<FusedMany<kCombine>>(kCombine));
+}
 
 }  // namespace sealring::cuda

@@ -15,7 +15,7 @@ namespace cuda {
 namespace {
 
 constexpr const char* kStage = "bench.nccl";
-constexpr int kManyBlocks = 32;
+constexpr int kManyBlocks = 32, kManyBlocksMax = 64;
 constexpr int kSymmetricWindow = 1;  ///< NCCL_WIN_COLL_SYMMETRIC
 
 Result<NcclType> type_of(DType dtype) {
@@ -73,7 +73,10 @@ class Baseline final : public NcclBaseline {
     std::memcpy(id.bytes.data(), config_.unique_id.data(), id.bytes.size());
     NcclConfig config;
     config.blocking = 1;
-    if (config_.variant == NcclVariant::blocks) config.min_ctas = kManyBlocks;
+    if (config_.variant == NcclVariant::blocks) {
+      config.min_ctas = kManyBlocks;
+      config.max_ctas = kManyBlocksMax;
+    }
     return nccl_checked(api_, api_.comm_init(&comm_, config_.world, id, config_.rank, &config), "init");
   }
 
