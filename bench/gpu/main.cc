@@ -398,7 +398,7 @@ void fused(Bench& bench, bool quick) {
   for (const Op op : {Op::all_reduce, Op::reduce_scatter, Op::all_gather}) {
     bench.fused(op, 256u << 20, 198);
     if (quick) continue;
-    for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u}) bench.fused(op, 256u << 20, columns);
+    for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u, 264u}) bench.fused(op, 256u << 20, columns);
     bench.fused(op, 25u << 20, 198);
     bench.fused(op, 1u << 20, 132);
     bench.fused(op, 64u << 10, 32);
