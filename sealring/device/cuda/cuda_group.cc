@@ -99,17 +99,14 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
 }
 
 Result<void> CudaGroup::make_wire() {
-  const bool fused = has_fused(config_);
-  // Staged ops of different groups never keep each other from running.
-  SR_TRY(chain_, fused ? LaunchChain::of_rank(config_.device, config_.members[config_.rank])
-                       : LaunchChain::make(config_.device));
+  SR_TRY(chain_, LaunchChain::of_rank(config_.device, config_.members[config_.rank]));
   if (world() == 1) return {};
   if (config_.wire == DeviceWireKind::nccl) {
     SR_TRY(wire_, NcclWire::make(config_, state_));
     return {};
   }
   std::uint64_t beside_bytes = 0;
-  if (fused) {
+  if (has_fused(config_)) {
     const std::uint32_t columns = fused_columns(config_, multiprocessors_);
     SR_TRY(fused_, FusedRank::make(config_, columns));
     beside_bytes = FusedRank::window_bytes(world(), columns);
