@@ -35,6 +35,7 @@ struct FusedState {
   /// By peer_index(): of the next segment that a column pushes to, and pulls from, a peer.
   std::uint64_t out_tickets[kFusedPeersMax][kFusedColumnsMax];
   std::uint64_t in_tickets[kFusedPeersMax][kFusedColumnsMax];
+  std::uint64_t small_tickets[kSmallPlaces];  ///< two ranks: small steps that have used a place
 };
 
 /// Where the other ranks are, by peer_index().
@@ -65,6 +66,7 @@ struct FusedStep {
   std::uint32_t ordered = 0;    ///< not 0: all pulls and local memory are added in rank order into one output
   std::uint32_t own_place = 0;  ///< ordered: how many pulls come before local memory
   std::uint32_t descriptor = 0;
+  std::uint32_t small = 0;  ///< not 0: through lines, see fused_small.h
   WindowShape shape;
   FusedPeers peers;
 
@@ -91,6 +93,7 @@ FusedStep<kLinks> narrowed(const FusedJob& job) {
   out.ordered = job.ordered;
   out.own_place = job.own_place;
   out.descriptor = job.descriptor;
+  out.small = job.small;
   out.shape = job.shape;
   out.peers = job.peers;
   return out;
