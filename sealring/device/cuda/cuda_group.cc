@@ -7,6 +7,7 @@
 #include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/gate.h"
 #include "sealring/device/cuda/group_verdict.h"
+#include "sealring/device/cuda/launched.h"
 #include "sealring/device/cuda/nccl_wire.h"
 #include "sealring/device/cuda/reduce.h"
 #include "sealring/device/cuda/window_wire.h"
@@ -76,6 +77,7 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
       cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(config_.device)),
       "query"));
   multiprocessors_ = static_cast<unsigned>(value);
+  SR_TRY(overlapped_, can_overlap(config_.device));
   SR_TRY(checked(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query"));
   for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1], &private_stream_})
     SR_TRY(checked(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, highest), "stream"));
@@ -108,7 +110,7 @@ Result<void> CudaGroup::make_wire() {
   std::uint64_t beside_bytes = 0;
   if (has_fused(config_)) {
     const std::uint32_t columns = fused_columns(config_, multiprocessors_);
-    SR_TRY(fused_, FusedRank::make(config_, columns));
+    SR_TRY(fused_, FusedRank::make(config_, columns, kSmallBytesMax));
     beside_bytes = FusedRank::window_bytes(world(), columns);
   }
   SR_TRY(auto windows, WindowWire::make(config_, state_, beside_bytes));
@@ -304,7 +306,7 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   SR_CHECK(in_op_, "end without begin");
   in_op_ = false;
   const DeviceGuard guard(config_.device);
-  SR_TRY(enqueue_end(state_, dtype, output, stream_));
+  SR_TRY(enqueue_end(state_, dtype, output, overlapped_, stream_));
   SR_TRY(chain_->record(stream_, capture_));
   if (capture_ != 0) return 0;
   const std::lock_guard lock(ends_mutex_);

@@ -9,6 +9,7 @@
 #include "sealring/device/cuda/fused.h"
 #include "sealring/device/cuda/fused_job.h"
 #include "sealring/device/cuda/fused_kernel.h"
+#include "sealring/device/cuda/launched.h"
 
 namespace sealring::cuda {
 namespace {
@@ -16,7 +17,13 @@ namespace {
 constexpr const char* kStage = "device.cuda.fused";
 
 // [protocol A.3] The prologue: its own launch, in stream order; one thread a ring.
+// The step's kernel may be launched meanwhile, and waits for the end of this one. This one is launched in plain
+// stream order: so no kernel of a step takes room of the device before the step before it has ended, which may
+// have other ranks on this device to wait for.
 __global__ void fused_prologue(FusedState* const state, const __grid_constant__ FusedReservation step) {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
   if (threadIdx.x == 0) begin_step(*state, DeviceFabric::now_ns());
   __syncthreads();
   if (threadIdx.x < kFusedRings) reserve_ring(*state, step, threadIdx.x);
@@ -106,6 +113,7 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
   state->timeout_ns = static_cast<std::uint64_t>(group.timeout.count());
   SR_TRY(checked(cudaMemcpy(out->state_, state.get(), sizeof(FusedState), cudaMemcpyHostToDevice),
                  "fused state"));
+  SR_TRY(out->overlapped_, can_overlap(group.device));
   cudaStream_t stream = nullptr;
   SR_TRY(checked(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
   out->private_stream_ = stream;
@@ -159,9 +167,8 @@ Result<void> FusedRank::launch(const FusedEntry& entry, const FusedJob& job, con
   FusedJob wide = job;
   void* const told = entry.links == 1 ? static_cast<void*>(&narrow) : static_cast<void*>(&wide);
   void* arguments[] = {told, &state_, &pattern};
-  return checked(cudaLaunchKernel(entry.kernel, dim3(job.columns()), dim3(entry.threads), arguments,
-                                  entry.shared_bytes, native),
-                 "launch");
+  return launched(entry.kernel, job.columns(), entry.threads, entry.shared_bytes, native, overlapped_,
+                  arguments);
 }
 
 Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,

@@ -90,6 +90,7 @@ class FusedRank {
   DeviceGroupConfig group_;
   std::uint32_t columns_ = 0;
   std::uint64_t small_bytes_max_ = 0;
+  bool overlapped_ = false;  ///< a kernel may begin while the one before it ends
   std::vector<FusedEntry> entries_;
   FusedState* state_ = nullptr;
   FusedPeers peers_;
