@@ -28,12 +28,14 @@ struct FusedFrame {
     at.count = 0;
     if (l >= (push ? job.pushes : job.pulls) || status != 0) return;
     const FusedLink& link = push ? job.push[l] : job.pull[l];
-    const FusedGrant& grant = (push ? state.push : state.pull)[link.peer];
+    const FusedGrant& grant = push ? state.push[link.peer] : state.pull[link.peer];
     at.view = grant.view;
-    at.first_ticket = (push ? state.out_tickets : state.in_tickets)[link.peer][column % kFusedColumnsMax];
+    const std::uint32_t at_column = column % kFusedColumnsMax;
+    at.first_ticket = push ? state.out_tickets[link.peer][at_column] : state.in_tickets[link.peer][at_column];
     at.count = share_of(link.job.segments, link.columns, column);
-    const KeyState& ring = *(push ? job.peers.out : job.peers.in)[link.peer];
-    (push ? out_key[l] : in_key[l]) = ring.slots[grant.slot % kSlots].words;
+    const KeyState& ring = push ? *job.peers.out[link.peer] : *job.peers.in[link.peer];
+    KeyWords& key = push ? out_key[l] : in_key[l];
+    key = ring.slots[grant.slot % kSlots].words;
   }
 
   /// Takes a column number, and copies what the prologue decided and the keys of all records. Then

@@ -94,8 +94,8 @@ inline const char* why_not(const DeviceGroupConfig& group, std::span<const Devic
 /// What a group's ranks must have alike.
 struct FusedTuning {
   std::uint32_t columns_max = 1;
-  std::uint64_t small_bytes_max =
-      0;  ///< at most kSmallBytesMax; up to this, records of two ranks go by lines
+  /// Up to this, records of two ranks go by lines (fused_small.h); at most kSmallBytesMax; 0: none does.
+  std::uint64_t small_bytes_max = 0;
 };
 
 /// The job of a step of `op`: at most one record to and from each peer. `descriptor` is the caller's to fill

@@ -155,8 +155,8 @@ SR_HOST_DEVICE inline void reserve_ring(FusedState& state, const FusedReservatio
   const bool out = thread < kFusedRanksMax;
   const std::uint32_t peer = thread % kFusedRanksMax;
   if (peer >= step.peers.count) return;
-  KeyState& ring = *(out ? step.peers.out : step.peers.in)[peer];
-  const FusedReservation::Record& record = (out ? step.push : step.pull)[peer];
+  KeyState& ring = out ? *step.peers.out[peer] : *step.peers.in[peer];
+  const FusedReservation::Record& record = out ? step.push[peer] : step.pull[peer];
   FusedGrant grant{};
   grant.status = ring.verdict;
   if (state.status == 0 && record.segments != 0) {
@@ -169,7 +169,8 @@ SR_HOST_DEVICE inline void reserve_ring(FusedState& state, const FusedReservatio
     const OpDescriptor& op = ring.descriptors[step.descriptor % kDescriptors];
     grant = FusedGrant{op.view, op.slot, op.status, 1};
   }
-  (out ? state.push : state.pull)[peer] = grant;
+  FusedGrant& granted = out ? state.push[peer] : state.pull[peer];
+  granted = grant;
 }
 
 /// One thread. On any refusal the step seals nothing.
@@ -189,9 +190,9 @@ SR_HOST_DEVICE inline void end_ring(FusedState& state, const FusedPeers& peers, 
   const bool out = thread < kFusedRanksMax;
   const std::uint32_t peer = thread % kFusedRanksMax;
   if (peer >= peers.count) return;
-  KeyState& ring = *(out ? peers.out : peers.in)[peer];
+  KeyState& ring = out ? *peers.out[peer] : *peers.in[peer];
   if (state.verdict != 0) exchange_if(ring.verdict, 0, state.verdict);
-  FusedGrant& grant = (out ? state.push : state.pull)[peer];
+  FusedGrant& grant = out ? state.push[peer] : state.pull[peer];
   if (grant.begun == 0) return;
   grant.begun = 0;
   end_op(ring, ring.descriptors[descriptor % kDescriptors]);
