@@ -7,7 +7,6 @@
 #include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/gate.h"
 #include "sealring/device/cuda/group_verdict.h"
-#include "sealring/device/cuda/launched.h"
 #include "sealring/device/cuda/nccl_wire.h"
 #include "sealring/device/cuda/reduce.h"
 #include "sealring/device/cuda/window_wire.h"
@@ -43,12 +42,6 @@ Result<void> check_config(const DeviceGroupConfig& config, const DeviceGroupKeys
   return {};
 }
 
-/// The fused kernels do what they can do wherever windows are; the rest is staged.
-bool has_fused(const DeviceGroupConfig& config) {
-  return config.fused && config.wire != DeviceWireKind::nccl && config.suite == Suite::chacha20_poly1305 &&
-         config.members.size() > 1 && config.members.size() <= kFusedPeersMax + 1;
-}
-
 /// Blocks of a fused kernel: all that fit at once; of ranks that may share the device, each its part, so that
 /// every one of them has some running.
 std::uint32_t fused_columns(const DeviceGroupConfig& config, unsigned multiprocessors) {
@@ -77,9 +70,9 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
       cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(config_.device)),
       "query"));
   multiprocessors_ = static_cast<unsigned>(value);
-  SR_TRY(overlapped_, can_overlap(config_.device));
   SR_TRY(checked(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query"));
-  for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1], &private_stream_})
+  SR_TRY(copies_, CopyStream::of(config_.device));
+  for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1]})
     SR_TRY(checked(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, highest), "stream"));
   for (cudaEvent_t* const event : {&fork_, &sealed_})
     SR_TRY(checked(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "event"));
@@ -140,7 +133,7 @@ Result<void> CudaGroup::make_rings(DeviceGroupKeys keys) {
 
 // All that exchange() will ever need, so that nothing is allocated while others wait.
 Result<void> CudaGroup::make_memory() {
-  const std::uint64_t slot = slot_bytes_of(world());
+  const std::uint64_t slot = slot_bytes_of(config_);
   if (world() > 1) {
     std::uint64_t open_bytes = 0;
     for (const auto& ring : from_) {
@@ -188,8 +181,7 @@ bool CudaGroup::wait_until_idle(Deadline deadline) {
   const RelaxedCapture relaxed;
   while (true) {
     bool busy = chain_->busy();
-    for (const cudaStream_t stream : {seal_streams_[0], private_stream_})
-      busy = busy || cudaStreamQuery(stream) == cudaErrorNotReady;
+    busy = busy || cudaStreamQuery(seal_streams_[0]) == cudaErrorNotReady;
     if (!busy || deadline.expired()) return !busy;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -198,7 +190,7 @@ bool CudaGroup::wait_until_idle(Deadline deadline) {
 CudaGroup::~CudaGroup() {
   const DeviceGuard guard(config_.device);
   bool idle = true;
-  if (chain_ && state_ != nullptr && private_stream_ != nullptr) {
+  if (chain_ && state_ != nullptr && copies_) {
     idle = wait_until_idle(
         Deadline::in(std::min<std::chrono::nanoseconds>(config_.timeout, std::chrono::hours(1)) + kGrace));
     if (!idle) {
@@ -235,7 +227,7 @@ CudaGroup::~CudaGroup() {
   for (const cudaEvent_t event : free_events_) {
     if (event != nullptr) cudaEventDestroy(event);
   }
-  for (const cudaStream_t stream : {seal_streams_[0], seal_streams_[1], private_stream_}) {
+  for (const cudaStream_t stream : seal_streams_) {
     if (stream != nullptr) cudaStreamDestroy(stream);
   }
 }
@@ -306,7 +298,7 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   SR_CHECK(in_op_, "end without begin");
   in_op_ = false;
   const DeviceGuard guard(config_.device);
-  SR_TRY(enqueue_end(state_, dtype, output, overlapped_, stream_));
+  SR_TRY(enqueue_end(state_, dtype, output, stream_));
   SR_TRY(chain_->record(stream_, capture_));
   if (capture_ != 0) return 0;
   const std::lock_guard lock(ends_mutex_);
@@ -345,9 +337,9 @@ Result<void> CudaGroup::verdict() {
   {
     const std::lock_guard lock(look_mutex_);
     SR_TRY(checked(
-        cudaMemcpyAsync(&found, &state_->verdict, sizeof found, cudaMemcpyDeviceToHost, private_stream_),
+        cudaMemcpyAsync(&found, &state_->verdict, sizeof found, cudaMemcpyDeviceToHost, copies_->stream()),
         "verdict"));
-    SR_TRY(checked(cudaStreamSynchronize(private_stream_), "verdict"));
+    SR_TRY(checked(cudaStreamSynchronize(copies_->stream()), "verdict"));
   }
   if (found.code == 0) return {};
   Result<void> refill;
@@ -366,8 +358,8 @@ void CudaGroup::abort() noexcept {
   if (fused_) (void)fused_->abort();  // whoever waits is ended by its deadline then
   static const std::uint32_t one = 1;
   const std::lock_guard lock(look_mutex_);
-  cudaMemcpyAsync(&state_->abort, &one, sizeof one, cudaMemcpyHostToDevice, private_stream_);
-  cudaStreamSynchronize(private_stream_);
+  cudaMemcpyAsync(&state_->abort, &one, sizeof one, cudaMemcpyHostToDevice, copies_->stream());
+  cudaStreamSynchronize(copies_->stream());
   cudaGetLastError();  // whoever waits is ended by its deadline then
 }
 

@@ -13,8 +13,8 @@ namespace sealring::cuda {
 
 inline Result<bool> can_overlap(unsigned device) {
   int major = 0;
-  SR_TRY(checked(
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, static_cast<int>(device)), "query"));
+  SR_TRY(checked(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, static_cast<int>(device)),
+                 "query"));
   return major >= 9;
 }
 
