@@ -77,7 +77,8 @@ inline const char* why_not(const DeviceGroupConfig& group, std::span<const Devic
     const DeviceRecv& first = recvs[0];
     const bool alike = recv.dst == first.dst && recv.local == first.local &&
                        recv.elements == first.elements && recv.divisor == first.divisor;
-    if (recvs.size() > 1 && recv.local != nullptr && !(rules.ordered && alike))
+    const bool reduced = recv.local != nullptr || first.local != nullptr;
+    if (recvs.size() > 1 && reduced && !(rules.ordered && alike))
       return "several records are reduced, but not into one output in rank order";
     if (rules.lockstep && recv.elements != first.elements)
       return "records in lockstep are of different lengths";

@@ -24,7 +24,7 @@ class DeviceFabric {
       if (value == kPoison) return status_of(Code::aborted);
       if (looks % 256 != 0) continue;
       if (const std::uint32_t verdict = verdict_of(state_); verdict != 0) return verdict;
-      if (*static_cast<const volatile std::uint32_t*>(&state_.abort) != 0) return status_of(Code::aborted);
+      if (aborted(state_)) return status_of(Code::aborted);
       if (now_ns() >= state_.deadline_ns) return status_of(Code::timeout);
       __nanosleep(50);
     }
