@@ -112,6 +112,8 @@ Result<void> CudaGroup::make_wire() {
   if (fused) {
     const std::uint32_t columns = fused_columns(config_, multiprocessors_);
     SR_TRY(fused_, FusedRank::make(config_, columns));
+    const FusedState* const state = fused_->state();
+    SR_TRY(checked(cudaMemcpy(&state_->fused, &state, sizeof state, cudaMemcpyHostToDevice), "group state"));
     beside_bytes = FusedRank::window_bytes(world(), columns);
   }
   SR_TRY(auto windows, WindowWire::make(config_, state_, beside_bytes));
@@ -172,9 +174,13 @@ Result<CudaGroup::Memory> CudaGroup::allocate(std::uint64_t bytes, const char* w
   Memory out;
   if (bytes == 0) return out;
   SR_TRY(checked(cudaMalloc(&out.data, bytes), what, bytes));
-  SR_TRY(checked(cudaMemset(out.data, 0, bytes), what));  // nobody's leavings are ever sealed
+  // Nobody's leavings are ever sealed. Ended when this returns: no op's stream waits for it.
+  const cudaError_t enqueued = cudaMemsetAsync(out.data, 0, bytes, private_stream_);
+  const cudaError_t ended = cudaStreamSynchronize(private_stream_);
   out.bytes = bytes;
-  return out;
+  if (enqueued == cudaSuccess && ended == cudaSuccess) return out;
+  cudaFree(out.data);
+  return fail(error_of(enqueued != cudaSuccess ? enqueued : ended, what));
 }
 
 // [protocol A.6] Plaintext may lie there.
@@ -185,13 +191,21 @@ void CudaGroup::release(Memory& memory) {
   memory = Memory{};
 }
 
+bool CudaGroup::busy() {
+  for (const cudaStream_t stream : {seal_streams_[0], private_stream_}) {
+    if (cudaStreamQuery(stream) == cudaErrorNotReady) return true;
+  }
+  // The chain has other groups' ops, too, which are waited for only where replays cannot be told from them.
+  if (captured_) return chain_->busy();
+  const std::lock_guard lock(ends_mutex_);
+  return !ends_.empty() && cudaEventQuery(ends_.back().second) == cudaErrorNotReady;
+}
+
 bool CudaGroup::wait_until_idle(Deadline deadline) {
   const RelaxedCapture relaxed;
   while (true) {
-    bool busy = chain_->busy();
-    for (const cudaStream_t stream : {seal_streams_[0], private_stream_})
-      busy = busy || cudaStreamQuery(stream) == cudaErrorNotReady;
-    if (!busy || deadline.expired()) return !busy;
+    const bool waiting = busy();
+    if (!waiting || deadline.expired()) return !waiting;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -206,8 +220,9 @@ CudaGroup::~CudaGroup() {
       abort();
       idle = wait_until_idle(Deadline::in(kGrace));
     }
+    // Who has given up, or has been given up, cannot know that no peer writes any more.
     const auto found = verdict();
-    if (wire_ && (!idle || !found)) wire_->leak();
+    if (wire_ && (!idle || aborted_ || !found)) wire_->leak();
   }
   if (!idle) {  // a device that ends nothing: its memory is not touched any more
     for (auto* const rings : {&to_, &from_}) {
@@ -269,7 +284,16 @@ Result<void> CudaGroup::begin(const DeviceOp& op, Stream& stream) {
   if (!connected_) return fail(Code::invalid_argument, kStage, "the group is not connected");
   const DeviceGuard guard(config_.device);
   const auto native = static_cast<cudaStream_t>(stream.native);
+#if CUDART_VERSION >= 12080
+  int device = 0;
+  SR_TRY(checked(cudaStreamGetDevice(native, &device), "stream"));
+  if (device != static_cast<int>(config_.device))
+    return fail(Code::invalid_argument, kStage,
+                "the stream is one of CUDA device " + std::to_string(device) + ", the group is on device " +
+                    std::to_string(config_.device));
+#endif
   SR_TRY(capture_, capture_of(native));
+  captured_ = captured_ || capture_ != 0;
   SR_TRY(chain_->wait(native, capture_));
   op_ = op;
   stream_ = native;
@@ -284,6 +308,7 @@ Result<std::byte*> CudaGroup::scratch(std::uint64_t bytes) {
                 "an operation needs more scratch than any before it, while it is captured",
                 "run it once before the capture");
   const DeviceGuard guard(config_.device);
+  const RelaxedCapture relaxed;
   // What was given before may be in use by ops and graphs: it is kept, and twice its size bounds the waste.
   const std::uint64_t wanted = std::max(bytes, 2 * scratches_.back().bytes);
   SR_TRY(const Memory scratch, allocate(wanted, "scratch"));
@@ -307,6 +332,8 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   SR_CHECK(in_op_, "end without begin");
   in_op_ = false;
   const DeviceGuard guard(config_.device);
+  // What the host has given up is under a verdict by its end, whichever of its steps were enqueued.
+  if (aborted_) SR_TRY(enqueue_gate(state_, GateJob::of(), stream_));
   SR_TRY(enqueue_end(state_, dtype, output, stream_));
   SR_TRY(chain_->record(stream_, capture_));
   if (capture_ != 0) return 0;
@@ -361,6 +388,7 @@ Result<void> CudaGroup::verdict() {
 }
 
 void CudaGroup::abort() noexcept {
+  aborted_ = true;
   const DeviceGuard guard(config_.device);
   const RelaxedCapture relaxed;
   if (wire_) wire_->abort();
