@@ -50,7 +50,7 @@ Columns:
 struct Options {
   std::string op = "all_reduce", begin = "1K", end = "64M", dtype = "fp32", redop = "sum", transport = "tcp",
               json, device = "cpu";
-  std::vector<std::string> suites{"plain", "aes-256-gcm"}, algorithms{"auto"};
+  std::vector<std::string> suites, algorithms{"auto"};  ///< no suites: plain and the device's default
   double factor = 4;
   std::string increment;
   unsigned ranks = 0, iterations = 20, warmup = 5, check = 1, root = 0, lanes = 1, workers = 0;
@@ -111,6 +111,7 @@ std::vector<std::string> names_of(const Values& values) {
 /// "all" and "auto" expanded, every suite with every algorithm, Gloo once.
 Result<std::vector<BenchCase>> cases_of(const Options& options, Op op) {
   std::vector<std::string> suites = options.suites;
+  if (suites.empty()) suites = {"plain", options.device == "cuda" ? "chacha20-poly1305" : "aes-256-gcm"};
   if (suites == std::vector<std::string>{"all"}) {
     suites = {"plain", "aes-256-gcm", "aes-128-gcm", "chacha20-poly1305"};
   }
@@ -183,16 +184,16 @@ Result<void> place_on_device(const Options& options, BenchSpec& spec) {
   if (gpus == 0)
     return fail(Code::gpu_absent, "bench.options",
                 cuda_built() ? "this machine has no CUDA device" : "this build has no CUDA code");
-  const unsigned each = std::max(1u, spec.ranks_per_gpu);
-  if (spec.ranks == 0) spec.ranks = static_cast<std::uint16_t>(gpus * each);
+  // Ranks of one process share one GPU: their windows are its memory.
+  if (spec.ranks == 0)
+    spec.ranks = static_cast<std::uint16_t>(spec.ranks_per_gpu == 0 ? gpus : spec.ranks_per_gpu);
   if (spec.ranks < 2)
     return fail(Code::invalid_argument, "bench.options", "this machine has one GPU",
                 "put two ranks on it with --ranks-per-gpu 2");
-  if (spec.ranks > gpus * each)
-    return fail(
-        Code::invalid_argument, "bench.options",
-        fmt::format("{} ranks need {} GPUs, here are {}", spec.ranks, (spec.ranks + each - 1) / each, gpus),
-        "put several ranks on a GPU with --ranks-per-gpu");
+  if (spec.ranks > (spec.ranks_per_gpu == 0 ? gpus : spec.ranks_per_gpu))
+    return fail(Code::invalid_argument, "bench.options",
+                fmt::format("{} ranks do not fit on {} GPUs", spec.ranks, spec.ranks_per_gpu == 0 ? gpus : 1),
+                "put all of them on one GPU with --ranks-per-gpu");
   spec.loopback = spec.ranks_per_gpu != 0;
   return {};
 }
@@ -403,7 +404,9 @@ void add_options(CLI::App* verb, Options& o) {
   verb->add_option("-n,--iterations", o.iterations, "samples a case (20)")->check(CLI::Range(1, 100000));
   verb->add_option("-w,--warmup", o.warmup, "operations before measuring (5)")->check(CLI::Range(0, 10000));
   verb->add_option("-c,--check", o.check, "1: check results exactly, 0: do not (1)")->check(CLI::Range(0, 1));
-  verb->add_option("--suite", o.suites, "suites, or all; gloo and nccl add those (plain,aes-256-gcm)")
+  verb->add_option(
+          "--suite", o.suites,
+          "suites, or all; gloo and nccl add those (plain,aes-256-gcm; on GPUs plain,chacha20-poly1305)")
       ->delimiter(',');
   verb->add_option("--algorithm", o.algorithms, "schedules: auto, ring, one-hop, one-shot, ... (auto)")
       ->delimiter(',');
@@ -414,7 +417,7 @@ void add_options(CLI::App* verb, Options& o) {
   verb->add_option("--transport", o.transport, "tcp, or loopback: ranks as threads of one process (tcp)");
   verb->add_option("--device", o.device, "where the tensors lie: cpu, or cuda (cpu)");
   verb->add_option("--ranks-per-gpu", o.ranks_per_gpu,
-                   "so many ranks share a GPU, as threads of one process (a process and a GPU each)")
+                   "so many ranks share the first GPU, as threads of one process (a process and a GPU each)")
       ->check(CLI::Range(1, 8));
   verb->add_option("--columns", o.columns,
                    "thread blocks of an operation at most, one row each (library's choice)")

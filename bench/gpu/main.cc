@@ -138,7 +138,7 @@ class Bench {
 
   // Two ranks of a fused op, both on this device. all_reduce: in place, `bytes` is the tensor; else a piece
   // of two. Either way a rank seals and opens `bytes`.
-  void fused(Op op, std::uint64_t bytes, unsigned columns) {
+  void fused(Op op, std::uint64_t bytes, unsigned columns, std::uint64_t small_bytes_max = 0) {
     std::unique_ptr<DeviceKeyRing> keys[2][2];  // [rank][out, in]
     std::byte* windows[2] = {};
     std::unique_ptr<FusedRank> ranks[2];
@@ -152,7 +152,7 @@ class Bench {
       group.rank = i;
       group.members = {0, 1};
       group.timeout = std::chrono::seconds(20);
-      auto made = FusedRank::make(group, columns);
+      auto made = FusedRank::make(group, columns, small_bytes_max);
       if (!made) must(Result<void>(tl::unexpected(made.error())));
       ranks[i] = std::move(*made);
       for (auto& ring : keys[i]) ring = make_ring(Suite::chacha20_poly1305);
@@ -165,7 +165,7 @@ class Bench {
       peers[1 - i] = {windows[1 - i], keys[i][0].get(), keys[i][1].get()};
       must(ranks[i]->connect(windows[i], peers));
     }
-    Row row = fused_row(op, bytes, columns);
+    Row row = fused_row(op, bytes, columns, bytes <= small_bytes_max);
     row.samples = samples([&] {
       must(cudaEventRecord(fork, stream_), "event");
       must(cudaStreamWaitEvent(other, fork), "event");
@@ -186,15 +186,16 @@ class Bench {
   double copy_gbps() const { return copy_gbps_; }
 
  private:
-  static Row fused_row(Op op, std::uint64_t bytes, unsigned columns) {
-    const std::uint32_t segment = fused_cut(bytes, DType::f32, 2, columns).segment_bytes;
+  static Row fused_row(Op op, std::uint64_t bytes, unsigned columns, bool small) {
+    const std::uint32_t segment =
+        small ? kSmallSegment : fused_cut(bytes, DType::f32, 2, columns).segment_bytes;
     Row row;
     row.suite = to_string(Suite::chacha20_poly1305);
     row.direction = to_string(op);
     row.combine = op == Op::all_gather ? "2 ranks" : "f32, 2 ranks";
     row.segment_bytes = segment;
     row.payload_bytes = bytes;
-    row.conditions = "columns 2 x " + std::to_string(columns);
+    row.conditions = "columns 2 x " + std::to_string(columns) + (small ? ", lines" : "");
     // A rank reads what it seals and what it adds, and writes its output; a window is written and read.
     row.memory_bytes = 2 * (op == Op::all_gather ? 4.0 : 5.0) * static_cast<double>(bytes);
     row.name = "fused " + row.direction + " " + row.combine + " here, " + row.conditions + " seg " +
@@ -398,10 +399,13 @@ void fused(Bench& bench, bool quick) {
   for (const Op op : {Op::all_reduce, Op::reduce_scatter, Op::all_gather}) {
     bench.fused(op, 256u << 20, 198);
     if (quick) continue;
-    for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u}) bench.fused(op, 256u << 20, columns);
+    for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u, 264u}) bench.fused(op, 256u << 20, columns);
     bench.fused(op, 25u << 20, 198);
     bench.fused(op, 1u << 20, 132);
-    bench.fused(op, 64u << 10, 32);
+    for (const std::uint64_t bytes : {64u << 10, 16u << 10, 4u << 10}) {
+      bench.fused(op, bytes, 32);
+      bench.fused(op, bytes, 32, kSmallBytesMax);
+    }
   }
 }
 

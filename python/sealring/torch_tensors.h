@@ -60,7 +60,7 @@ inline void check_tensor(const at::Tensor& tensor, const char* op) {
     raise(Code::unsupported, op, "sparse tensors are not supported", "call .to_dense() first");
   if (tensor.device().is_cuda())
     raise(Code::gpu_absent, op, "a CUDA tensor was passed, and this build serves CPU tensors",
-          "move the tensor to the CPU, or install a build with the CUDA parts");
+          "move the tensor to the CPU: this release seals no PyTorch tensors on GPUs");
   if (!tensor.device().is_cpu())
     raise(Code::unsupported, op, "tensors on " + tensor.device().str() + " are not supported",
           "move the tensor to the CPU");

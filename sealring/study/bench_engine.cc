@@ -69,8 +69,11 @@ Result<std::vector<Ticket>> issue(Communicator& communicator, const BenchSpec& s
       const std::uint32_t ranks = communicator.size();
       const auto right = static_cast<Rank>((communicator.rank() + 1u) % ranks);
       const auto left = static_cast<Rank>((communicator.rank() + ranks - 1u) % ranks);
+      // Between GPUs a send may wait for its receive, and both stand in one stream: neighbours take turns.
+      const bool receive_first = communicator.rank() % 2 == 1;
+      if (receive_first) SR_TRY(add(communicator.recv(to, left, 0, stream)));
       SR_TRY(add(communicator.send(from, right, 0, stream)));
-      SR_TRY(add(communicator.recv(to, left, 0, stream)));
+      if (!receive_first) SR_TRY(add(communicator.recv(to, left, 0, stream)));
       break;
     }
     default:

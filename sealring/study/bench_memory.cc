@@ -67,7 +67,7 @@ class GpuMemory final : public BenchMemory {
 }  // namespace
 
 unsigned gpu_of_rank(const BenchSpec& spec, unsigned local_rank) {
-  return spec.ranks_per_gpu == 0 ? local_rank : local_rank / spec.ranks_per_gpu;
+  return spec.ranks_per_gpu == 0 ? local_rank : 0;
 }
 
 Result<std::unique_ptr<BenchMemory>> make_bench_memory(const BenchSpec& spec, unsigned local_rank) {

@@ -26,7 +26,7 @@ class BenchMemory {
 /// On the GPU of `local_rank` when spec.cuda, else host memory. Errors: GPU_ABSENT, GPU_UNSUPPORTED, CUDA.
 Result<std::unique_ptr<BenchMemory>> make_bench_memory(const BenchSpec& spec, unsigned local_rank);
 
-/// The CUDA ordinal that a rank uses: ranks fill one GPU after the other.
+/// The CUDA ordinal that a rank uses.
 unsigned gpu_of_rank(const BenchSpec& spec, unsigned local_rank);
 
 }  // namespace sealring

@@ -13,11 +13,13 @@ constexpr std::array kDeployments{
                "network and other hosts; the host as far as the guest's memory encryption holds",
                "job key, no attestation yet: the key must reach the guest by a way that the host cannot read",
                true},
-    Deployment{"GPUs, CC off", "fused or staged",
-               "network and fabric taps; not the host, which sees the GPU's and CPU's memory",
-               "the cost of the crypto, labelled \"CC off\"", false},
+    Deployment{
+        "GPUs, CC off", "fused or staged",
+        "network and fabric taps; not the host, which sees the GPU's and CPU's memory",
+        "the cost of the crypto, labelled \"CC off\"; C++ and `sealring bench`, no PyTorch tensors yet",
+        true},
     Deployment{"Hopper, CC mode, one GPU a VM", "staged (no peer access)", "host, fabric, network",
-               "the staged path's slowdown is reported as prominently as the fused one's", false},
+               "over NCCL; not run in this mode", true},
     Deployment{
         "Hopper, protected-PCIe (8 GPUs, one VM)", "fused",
         "taps on NVLink, which this mode leaves in clear; not a fabric that can read peer-mapped memory",
@@ -38,7 +40,8 @@ DeploymentGuess deployment_of(const Machine& machine) {
   const bool guest = machine.cc != "CC off";
   if (!machine.gpus.empty()) {
     return {&kDeployments[guest ? 3 : 2],
-            "a GPU was seen; this release seals CPU tensors only, so nothing of it runs on the GPU"};
+            "a GPU was seen; the C++ library and `sealring bench --device cuda` use it, PyTorch tensors are "
+            "sealed on CPUs only"};
   }
   if (guest) return {&kDeployments[1], machine.cc + " was seen; whether it is genuine takes attestation"};
   return {&kDeployments[0], "no GPU and no confidential-guest device were seen"};

@@ -20,6 +20,8 @@ TEST(FusedMany, ReduceScatterAndAllGatherOfSelectedSizes) {
       ASSERT_NO_FATAL_FAILURE(world.expect_right()) << ranks << " ranks, " << elements;
       world.all_gather(c);
       ASSERT_NO_FATAL_FAILURE(world.expect_right()) << ranks << " ranks, " << elements;
+      world.all_reduce(c);
+      ASSERT_NO_FATAL_FAILURE(world.expect_right()) << ranks << " ranks, " << elements;
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/fused_body.h"
 #include "sealring/device/cuda/fused_job.h"
+#include "sealring/device/cuda/fused_small.h"
 #include "tests/device/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
@@ -131,7 +132,7 @@ class FusedWorld {
   KeyState& opening(std::uint32_t from, std::uint32_t to) { return *opening_[from * ranks_ + to]; }
   /// What `from` writes into in the window of `to`.
   std::byte* region_at(std::uint32_t from, std::uint32_t to) {
-    return windows[to]->data() + peer_index(to, from) * region_.bytes();
+    return windows[to]->data() + peer_index(to, from) * fused_region_bytes(ranks_, columns_);
   }
   std::uint32_t verdict(std::uint32_t rank) const { return states[rank]->verdict; }
 
@@ -151,7 +152,8 @@ class FusedWorld {
   Result<FusedJob> job_of(const DeviceOp& op, std::uint32_t rank, const RankStep& step) {
     DeviceGroupConfig mine = group_;
     mine.rank = static_cast<Rank>(rank);
-    return fused_job_of(mine, op, step.sends, step.recvs, step.rules, peers_of(rank), columns_);
+    return fused_job_of(mine, op, step.sends, step.recvs, step.rules, peers_of(rank),
+                        FusedTuning{columns_, small_bytes_max});
   }
 
   /// Each rank runs its steps one after the other, with so many blocks at a time; nobody waits for the others
@@ -189,11 +191,14 @@ class FusedWorld {
   }
 
   std::mt19937_64 random;
+  std::uint64_t small_bytes_max = 0;  ///< see FusedTuning
   std::vector<std::unique_ptr<Shifted>> windows;
   std::vector<std::unique_ptr<FusedState>> states;
   std::vector<WindowReads> reads;
   /// Called before a word is posted; false: it is not.
   std::function<bool(const Post&)> on_post = [](const Post&) { return true; };
+  /// Called before a line is sent by a rank; false: it is not.
+  std::function<bool(Rank, std::byte*, Chunk&)> on_line = [](Rank, std::byte*, Chunk&) { return true; };
   /// Called whenever a block of a rank looks at a word of its window, with what it waits for.
   std::function<void(Rank, std::byte*, std::uint64_t)> on_look = [](Rank, std::byte*, std::uint64_t) {};
 
@@ -232,6 +237,28 @@ class FusedWorld {
         word_at(word).store(value, std::memory_order_release);
       baton_.posted();
       baton_.maybe_yield(me_);
+    }
+
+    void send_line(std::byte* at, Chunk line) {
+      if (world_.on_line(static_cast<Rank>(rank_), at, line)) std::memcpy(at, &line, sizeof line);
+      baton_.posted();
+      if (world_.lines_++ % 16 == 0) baton_.maybe_yield(me_);
+    }
+    std::uint32_t wait_line(const std::byte* at, std::uint32_t number, const std::byte* poison_word,
+                            Chunk& line) {
+      while (true) {
+        std::memcpy(&line, at, sizeof line);
+        const FusedState& state = *world_.states[rank_];
+        if (line.words[3] == number) {
+          world_.reads[rank_].note(at, sizeof line);
+          return 0;
+        }
+        if (word_at(const_cast<std::byte*>(poison_word)).load() == kPoison || state.abort != 0)
+          return status_of(Code::aborted);
+        if (state.verdict != 0) return state.verdict;
+        if (baton_.idle() > world_.patience_) return status_of(Code::timeout);
+        baton_.yield_in_vain(me_);
+      }
     }
 
    private:
@@ -304,12 +331,15 @@ class FusedWorld {
       case CombineKind::replace:
         return run_kind<CombineKind::replace>(baton, me, rank, job, dtype);
       case CombineKind::any:
+        if (job.small != 0) return run_body<FusedSmall<CombineKind::any>>(baton, me, rank, job, dtype);
         return run_body<FusedMany<CombineKind::any>>(baton, me, rank, job, dtype);
     }
   }
   template <CombineKind K>
   void run_kind(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
-    if (fused_choice(job).many)
+    if (fused_choice(job).small)
+      run_body<FusedSmall<K>>(baton, me, rank, job, dtype);
+    else if (fused_choice(job).many)
       run_body<FusedMany<K>>(baton, me, rank, job, dtype);
     else
       run_body<FusedSingle<K>>(baton, me, rank, job, dtype);
@@ -328,7 +358,8 @@ class FusedWorld {
   WindowShape region_;
   DeviceGroupConfig group_;
   std::vector<std::unique_ptr<KeyState>> sealing_, opening_;  ///< by from * ranks + to
-  std::uint64_t patience_ = 0;                                ///< looks in vain, until the deadline
+  std::uint64_t lines_ = 0;
+  std::uint64_t patience_ = 0;  ///< looks in vain, until the deadline
 };
 
 }  // namespace sealring::cuda::test

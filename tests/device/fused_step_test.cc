@@ -73,7 +73,7 @@ TEST(FusedStep, EveryByteOfASegmentIsReadOnce) {
   for (std::uint32_t from = 0; from < 2; ++from) {
     const FusedCut cut = fused_cut(elements[from] * 4, DType::f32, 2, 3);
     const RecordLayout layout = RecordLayout::of(elements[from] * 4, cut.segment_bytes);
-    std::vector<std::uint32_t> wanted(world.region().bytes());
+    std::vector<std::uint32_t> wanted(fused_window_bytes(2, 3));
     for (std::uint32_t k = 0; k < layout.segments(); ++k) {
       const std::uint64_t slot = world.region().slot_offset(k % cut.columns, k / cut.columns);
       for (std::uint64_t i = 0; i < layout.payload_of(k) + kTagBytes; ++i) ++wanted[slot + i];

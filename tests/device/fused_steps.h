@@ -56,6 +56,28 @@ class SteppingWorld : public FusedWorld {
     run(op_of(c, Op::reduce_scatter, Algorithm::one_hop), steps, c.resident, c.seed);
   }
 
+  /// One shot: every rank's whole input to every other.
+  void all_reduce(const StepCase& c) {
+    const std::uint64_t bytes = c.elements * dtype_bytes(c.dtype);
+    begin(c, bytes, bytes, [](std::uint32_t) { return 0; });
+    std::vector<std::vector<RankStep>> steps;
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
+      RankStep step;
+      step.rules = {true, true};
+      for_others(rank, [&](std::uint32_t peer) {
+        step.sends.push_back(send(c, peer, in(rank), 0));
+        step.recvs.push_back(recv(c, peer, out(rank), 0));
+        step.recvs.back().local = in(rank);
+        step.recvs.back().divisor = c.redop == RedOp::avg ? ranks() : 1;
+      });
+      steps.push_back({step});
+      std::vector<const std::byte*> whole;
+      for (const Bytes& input : inputs) whole.push_back(input.data());
+      expected[rank] = reduced_in_order(c.dtype, c.redop, whole, c.elements);
+    }
+    run(op_of(c, Op::all_reduce, Algorithm::one_shot), steps, c.resident, c.seed);
+  }
+
   /// A rank's input is its piece; its output has everybody's.
   void all_gather(const StepCase& c) {
     const std::uint64_t piece = c.elements * dtype_bytes(c.dtype);

@@ -169,7 +169,7 @@ TEST(Fused, EveryByteOfASegmentIsReadOnce) {
     ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
     const FusedCut cut = fused_cut(elements * 4, op.dtype, 2, 2);
     const RecordLayout layout = RecordLayout::of(elements * 4, cut.segment_bytes);
-    std::vector<std::uint32_t> wanted(pair.shape.bytes());
+    std::vector<std::uint32_t> wanted(fused_window_bytes(2, 2));
     for (std::uint32_t k = 0; k < layout.segments(); ++k) {
       const std::uint64_t slot = pair.shape.slot_offset(k % cut.columns, k / cut.columns);
       for (std::uint64_t i = 0; i < layout.payload_of(k) + kTagBytes; ++i) ++wanted[slot + i];

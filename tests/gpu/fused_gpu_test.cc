@@ -35,7 +35,7 @@ class FusedGpu : public OnGpu {
       ASSERT_TRUE(in_keys[1 - i]->upload(0, secret(key), secret(iv)));
       ASSERT_EQ(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking), cudaSuccess);
     }
-    connect(std::chrono::seconds(std::getenv("SR_TEST_SANITIZER") == nullptr ? 5 : 250));
+    connect(patience);
   }
   void TearDown() override {
     for (auto& rank : ranks) rank.reset();
@@ -50,11 +50,11 @@ class FusedGpu : public OnGpu {
     out.timeout = timeout;
     return out;
   }
-  void connect(std::chrono::nanoseconds timeout) {
+  void connect(std::chrono::nanoseconds timeout, std::uint64_t small_bytes_max = 0) {
     for (Rank i = 0; i < 2; ++i) {
       windows[i] = std::make_unique<DeviceMemory>(FusedRank::window_bytes(2, kColumns));
       windows[i]->fill(0);
-      auto made = FusedRank::make(config(i, timeout), kColumns);
+      auto made = FusedRank::make(config(i, timeout), kColumns, small_bytes_max);
       ASSERT_TRUE(made) << made.error().message();
       ranks[i] = std::move(*made);
     }
@@ -146,6 +146,7 @@ class FusedGpu : public OnGpu {
     EXPECT_TRUE(out[rank]->get() == poisoned);
   }
 
+  const std::chrono::seconds patience{std::getenv("SR_TEST_SANITIZER") == nullptr ? 5 : 250};
   std::mt19937_64 random{11};
   std::unique_ptr<DeviceKeyRing> out_keys[2], in_keys[2];
   std::unique_ptr<DeviceMemory> windows[2];
@@ -170,6 +171,52 @@ TEST_F(FusedGpu, ResultsAreTheCpusAtAnySizeTypeAndAlignment) {
       }
     }
   }
+}
+
+TEST_F(FusedGpu, SmallStepsAreTheCpusAtAnySizeTypeAndAlignment) {
+  connect(patience, kSmallBytesMax);
+  int n = 0;
+  for (const std::uint64_t bytes : {0ull, 8ull, 1000ull, 2048ull, 4104ull, 30'000ull, 65'536ull, 65'544ull}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i32, DType::u8}) {
+      const std::size_t size = dtype_bytes(dtype);
+      for (const Op kind : {Op::all_reduce, Op::reduce_scatter, Op::all_gather}) {
+        OneOp op{bytes / size, dtype, RedOp::sum, size * static_cast<std::size_t>(n % 3), false, kind};
+        op.in_place = kind == Op::all_reduce && n++ % 2 == 0;
+        fill(op);
+        run(op);
+        ASSERT_NO_FATAL_FAILURE(expect_sums(op));
+      }
+    }
+  }
+}
+
+// Nothing but the ranks' own order stands between the steps.
+TEST_F(FusedGpu, ManySmallStepsBehindOneAnother) {
+  connect(patience, kSmallBytesMax);
+  const OneOp op{16'384, DType::f32, RedOp::max, 0, true};  // the same result however often
+  fill(op);
+  for (int i = 0; i < 200; ++i) run(op);
+  expect_sums(op);
+}
+
+TEST_F(FusedGpu, AForgedLineIsADataTag) {
+  connect(patience, kSmallBytesMax);
+  const OneOp op{10'000, DType::f32, RedOp::sum, 0, false};
+  fill(op);
+  const std::uint32_t line[4] = {1, 2, 3, 1};  // the number of place 0's first step
+  for (std::uint32_t i = 0; i < kSmallLines; ++i) {
+    std::byte* const at = windows[1]->data() + small_offset(ranks[1]->region(), 0, 0) + i * kLineBytes;
+    ASSERT_EQ(cudaMemcpy(at, line, sizeof line, cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  ASSERT_TRUE(enqueue(op, 1));
+  EXPECT_EQ(verdict(1), Code::data_tag);  // rank 0 has not even begun
+  expect_poison(op, 1);
+  ASSERT_TRUE(enqueue(op, 0));
+  EXPECT_EQ(verdict(0), Code::ok);  // all that rank 1 sealed is there
+  EXPECT_TRUE(out[0]->get() == expected(op, 0));
+  ASSERT_TRUE(enqueue(op, 0));
+  EXPECT_EQ(verdict(0), Code::aborted);  // by POISON, not at the deadline
+  expect_poison(op, 0);
 }
 
 TEST_F(FusedGpu, EveryOperation) {

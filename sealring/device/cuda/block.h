@@ -21,8 +21,8 @@
 //   through
 //     warp.window_chunk()/window_byte(), each address once: the host counts (protocol E.1).
 //   - Warp-wide instructions are members of the warp on whole Lanes (sum, any; a matrix instruction likewise:
-//     on the device its asm, on the host a loop over lanes that does what the fragment layout says). All lanes
-//     must come to them, index() included: never inside step() or each(). The host checks it.
+//     on the device its asm, on the host a loop over lanes that does what the fragment layout says). All
+//     lanes must come to them, index() included: never inside step() or each(). The host checks it.
 //
 // Work that spans several phases: block.split(n, group_work, rest_work). The first n warps become a block of
 // their own with its own phases (a `Block` again), the others do rest_work(warp) meanwhile, and all meet

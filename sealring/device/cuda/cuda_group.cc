@@ -7,6 +7,7 @@
 #include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/gate.h"
 #include "sealring/device/cuda/group_verdict.h"
+#include "sealring/device/cuda/launched.h"
 #include "sealring/device/cuda/nccl_wire.h"
 #include "sealring/device/cuda/reduce.h"
 #include "sealring/device/cuda/window_wire.h"
@@ -76,6 +77,9 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
       cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(config_.device)),
       "query"));
   multiprocessors_ = static_cast<unsigned>(value);
+  // An end that waits takes room of the device: of ranks that share it, the last one to start might find
+  // none.
+  if (config_.wire != DeviceWireKind::local) SR_TRY(overlapped_, can_overlap(config_.device));
   SR_TRY(checked(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query"));
   for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1], &private_stream_})
     SR_TRY(checked(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, highest), "stream"));
@@ -99,19 +103,16 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
 }
 
 Result<void> CudaGroup::make_wire() {
-  const bool fused = has_fused(config_);
-  // Staged ops of different groups never keep each other from running.
-  SR_TRY(chain_, fused ? LaunchChain::of_rank(config_.device, config_.members[config_.rank])
-                       : LaunchChain::make(config_.device));
+  SR_TRY(chain_, LaunchChain::of_rank(config_.device, config_.members[config_.rank]));
   if (world() == 1) return {};
   if (config_.wire == DeviceWireKind::nccl) {
     SR_TRY(wire_, NcclWire::make(config_, state_));
     return {};
   }
   std::uint64_t beside_bytes = 0;
-  if (fused) {
+  if (has_fused(config_)) {
     const std::uint32_t columns = fused_columns(config_, multiprocessors_);
-    SR_TRY(fused_, FusedRank::make(config_, columns));
+    SR_TRY(fused_, FusedRank::make(config_, columns, kSmallBytesMax));
     const FusedState* const state = fused_->state();
     SR_TRY(checked(cudaMemcpy(&state_->fused, &state, sizeof state, cudaMemcpyHostToDevice), "group state"));
     beside_bytes = FusedRank::window_bytes(world(), columns);
@@ -334,7 +335,7 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   const DeviceGuard guard(config_.device);
   // What the host has given up is under a verdict by its end, whichever of its steps were enqueued.
   if (aborted_) SR_TRY(enqueue_gate(state_, GateJob::of(), stream_));
-  SR_TRY(enqueue_end(state_, dtype, output, stream_));
+  SR_TRY(enqueue_end(state_, dtype, output, overlapped_, stream_));
   SR_TRY(chain_->record(stream_, capture_));
   if (capture_ != 0) return 0;
   const std::lock_guard lock(ends_mutex_);

@@ -94,6 +94,7 @@ class CudaGroup final : public DeviceGroup {
 
   const DeviceGroupConfig config_;
   unsigned multiprocessors_ = 1;
+  bool overlapped_ = false;  ///< a kernel may begin while the one before it ends
   GroupState* state_ = nullptr;
   std::unique_ptr<DeviceWire> wire_;
   WindowWire* windows_ = nullptr;     ///< the wire, where it has windows

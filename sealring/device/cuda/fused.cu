@@ -9,6 +9,7 @@
 #include "sealring/device/cuda/fused.h"
 #include "sealring/device/cuda/fused_job.h"
 #include "sealring/device/cuda/fused_kernel.h"
+#include "sealring/device/cuda/launched.h"
 
 namespace sealring::cuda {
 namespace {
@@ -16,7 +17,13 @@ namespace {
 constexpr const char* kStage = "device.cuda.fused";
 
 // [protocol A.3] The prologue: its own launch, in stream order; one thread a ring.
+// The step's kernel may be launched meanwhile, and waits for the end of this one. This one is launched in
+// plain stream order: so no kernel of a step takes room of the device before the step before it has ended,
+// which may have other ranks on this device to wait for.
 __global__ void fused_prologue(FusedState* const state, const __grid_constant__ FusedReservation step) {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
   __shared__ bool begun;
   if (threadIdx.x == 0) begun = begin_step(*state, DeviceFabric::now_ns());
   __syncthreads();
@@ -39,6 +46,8 @@ Result<std::vector<FusedEntry>> loaded_entries(unsigned device) {
   add_fused_many_f16(list);
   add_fused_many_replace(list);
   add_fused_many_any(list);
+  add_fused_small_sums(list);
+  add_fused_small_others(list);
   int shared_max = 0;
   SR_TRY(checked(
       cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
@@ -89,18 +98,24 @@ FusedRank::~FusedRank() {
   }
 }
 
-Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& group, std::uint32_t columns) {
+Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& group, std::uint32_t columns,
+                                                   std::uint64_t small_bytes_max) {
   SR_TRY(check_group(group, columns));
+  if (small_bytes_max > kSmallBytesMax)
+    return fail(Code::invalid_argument, kStage,
+                "small steps are at most " + std::to_string(kSmallBytesMax) + " bytes");
   const DeviceGuard guard(group.device);
   std::unique_ptr<FusedRank> out(new FusedRank);
   out->group_ = group;
   out->columns_ = columns;
+  out->small_bytes_max_ = small_bytes_max;
   SR_TRY(out->entries_, loaded_entries(group.device));
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(FusedState)), "fused state", sizeof(FusedState)));
   const auto state = std::make_unique<FusedState>();
   state->timeout_ns = static_cast<std::uint64_t>(group.timeout.count());
   SR_TRY(checked(cudaMemcpy(out->state_, state.get(), sizeof(FusedState), cudaMemcpyHostToDevice),
                  "fused state"));
+  SR_TRY(out->overlapped_, can_overlap(group.device));
   cudaStream_t stream = nullptr;
   SR_TRY(checked(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
   out->private_stream_ = stream;
@@ -111,7 +126,7 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
 Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peers) {
   if (my_window == nullptr || peers.size() != ranks())
     return fail(Code::invalid_argument, kStage, "every rank of the group has a window");
-  const std::uint64_t region_bytes = region().bytes();
+  const std::uint64_t region_bytes = fused_region_bytes(ranks(), columns_);
   FusedPeers table;
   table.count = ranks() - 1;
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
@@ -134,7 +149,8 @@ Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peer
 const FusedEntry* FusedRank::entry_for(const FusedJob& job) const {
   const FusedChoice choice = fused_choice(job);
   for (const FusedEntry& entry : entries_) {
-    if (entry.combine == choice.combine && (entry.links > 1) == choice.many) return &entry;
+    if (entry.combine == choice.combine && (entry.links > 1) == choice.many && entry.small == choice.small)
+      return &entry;
   }
   return nullptr;
 }
@@ -153,16 +169,16 @@ Result<void> FusedRank::launch(const FusedEntry& entry, const FusedJob& job, con
   FusedJob wide = job;
   void* const told = entry.links == 1 ? static_cast<void*>(&narrow) : static_cast<void*>(&wide);
   void* arguments[] = {told, &state_, &pattern};
-  return checked(cudaLaunchKernel(entry.kernel, dim3(job.columns()), dim3(entry.threads), arguments,
-                                  entry.shared_bytes, native),
-                 "launch");
+  return launched(entry.kernel, job.columns(), entry.threads, entry.shared_bytes, native, overlapped_,
+                  arguments);
 }
 
 Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,
                                 std::span<const DeviceRecv> recvs, DeviceStepRules rules, void* stream) {
   if (peers_.count == 0) return fail(Code::invalid_argument, kStage, "the peers are not connected");
   if (sends.empty() && recvs.empty()) return {};
-  SR_TRY(FusedJob job, fused_job_of(group_, op, sends, recvs, rules, peers_, columns_));
+  SR_TRY(FusedJob job,
+         fused_job_of(group_, op, sends, recvs, rules, peers_, FusedTuning{columns_, small_bytes_max_}));
   const FusedEntry* const entry = entry_for(job);
   if (entry == nullptr) return fail(Code::unsupported, kStage, "no fused kernel for such a step");
   const DeviceGuard guard(group_.device);

@@ -16,6 +16,7 @@ namespace sealring::cuda {
 struct FusedEntry {
   CombineKind combine = CombineKind::any;
   std::uint32_t links = 1;  ///< records each way at most
+  bool small = false;       ///< through lines
   unsigned threads = 0;
   unsigned blocks = 1;  ///< resident on a multiprocessor
   std::size_t shared_bytes = 0;
@@ -31,6 +32,8 @@ void add_fused_many_bf16(std::vector<FusedEntry>& list);
 void add_fused_many_f16(std::vector<FusedEntry>& list);
 void add_fused_many_replace(std::vector<FusedEntry>& list);
 void add_fused_many_any(std::vector<FusedEntry>& list);
+void add_fused_small_sums(std::vector<FusedEntry>& list);
+void add_fused_small_others(std::vector<FusedEntry>& list);
 
 /// Steps follow one another in stream order, one at a time, in the same order on all ranks. Not thread-safe,
 /// but for verdict_so_far() and abort(). A failed rank stays failed. Its verdict and those of the key rings
@@ -46,9 +49,11 @@ class FusedRank {
     return fused_window_bytes(ranks, columns);
   }
   /// Of `group`: device, suite, rank, members, group_id, th3, timeout. `columns`: blocks of a step at most;
-  /// the same on all ranks, and every rank must be able to have one of its own running. Errors:
-  /// INVALID_ARGUMENT, UNSUPPORTED (suite, ranks), GPU_UNSUPPORTED, OUT_OF_MEMORY, CUDA.
-  static Result<std::unique_ptr<FusedRank>> make(const DeviceGroupConfig& group, std::uint32_t columns);
+  /// and every rank must be able to have one of its own running. `small_bytes_max`: see FusedTuning. Both are
+  /// the same on all ranks. Errors: INVALID_ARGUMENT, UNSUPPORTED (suite, ranks), GPU_UNSUPPORTED,
+  /// OUT_OF_MEMORY, CUDA.
+  static Result<std::unique_ptr<FusedRank>> make(const DeviceGroupConfig& group, std::uint32_t columns,
+                                                 std::uint64_t small_bytes_max = 0);
 
   struct Peer {
     std::byte* window = nullptr;  ///< the whole of the peer's, as this process reaches it
@@ -60,6 +65,7 @@ class FusedRank {
   Result<void> connect(std::byte* my_window, std::span<const Peer> peers);
 
   std::uint32_t columns() const { return columns_; }
+  std::uint64_t small_bytes_max() const { return small_bytes_max_; }
   /// The prologue and the step's one kernel; nothing for a step without records. What the moves may be:
   /// fused_job_of() (fused_job.h). Returns before the step runs. Errors: INVALID_ARGUMENT, UNSUPPORTED, CUDA.
   Result<void> enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,
@@ -84,6 +90,8 @@ class FusedRank {
 
   DeviceGroupConfig group_;
   std::uint32_t columns_ = 0;
+  std::uint64_t small_bytes_max_ = 0;
+  bool overlapped_ = false;  ///< a kernel may begin while the one before it ends
   std::vector<FusedEntry> entries_;
   FusedState* state_ = nullptr;
   FusedPeers peers_;

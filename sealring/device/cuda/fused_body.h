@@ -22,8 +22,8 @@
 #include <cstddef>
 
 #include "sealring/device/cuda/chacha_body.h"
+#include "sealring/device/cuda/fused_frame.h"
 #include "sealring/device/cuda/fused_ordered.h"
-#include "sealring/device/cuda/fused_state.h"
 
 namespace sealring::cuda {
 
@@ -63,19 +63,11 @@ struct FusedBody {
   }
   static_assert(tiles_fit());
 
-  /// What a column knows of a record.
-  struct Link {
-    OpView view;
-    std::uint64_t first_ticket;
-    std::uint32_t count;  ///< segments of the column
-  };
   struct Shared {
     typename Seal::Shared seal;
     typename Open::Shared open;
-    KeyWords out_key[kLinks], in_key[kLinks];
-    // Behind here nothing secret lies.
-    Link out[kLinks], in[kLinks];
-    std::uint32_t status, column, end, failed, last;
+    FusedFrame<kLinks> frame;
+    std::uint32_t end;         ///< iterations
     std::uint32_t stop[2][2];  ///< a Code, by phase (1, 2) and by who found it (finisher, signaller)
   };
 
@@ -92,19 +84,19 @@ struct FusedBody {
     SR_HOST_DEVICE std::uint32_t lag() const { return kLagSegments * stride(); }
     SR_HOST_DEVICE Turn at(std::uint32_t turn) const { return turn_of(stride(), turn); }
     SR_HOST_DEVICE bool pushes(std::uint32_t turn) const {
-      return at(turn).segment < shared.out[at(turn).link].count;
+      return at(turn).segment < shared.frame.out[at(turn).link].count;
     }
     /// Whether there is a pull turn `behind` turns before this.
     SR_HOST_DEVICE bool pulls(std::uint32_t turn, std::uint32_t behind) const {
-      return turn >= behind && at(turn - behind).segment < shared.in[at(turn - behind).link].count;
+      return turn >= behind && at(turn - behind).segment < shared.frame.in[at(turn - behind).link].count;
     }
     SR_HOST_DEVICE const FusedLink& push_link(std::uint32_t turn) const { return job.push[at(turn).link]; }
     SR_HOST_DEVICE const FusedLink& pull_link(std::uint32_t turn) const { return job.pull[at(turn).link]; }
     SR_HOST_DEVICE std::uint64_t out_ticket(std::uint32_t turn) const {
-      return shared.out[at(turn).link].first_ticket + at(turn).segment;
+      return shared.frame.out[at(turn).link].first_ticket + at(turn).segment;
     }
     SR_HOST_DEVICE std::uint64_t in_ticket(std::uint32_t turn) const {
-      return shared.in[at(turn).link].first_ticket + at(turn).segment;
+      return shared.frame.in[at(turn).link].first_ticket + at(turn).segment;
     }
     SR_HOST_DEVICE auto pushed(std::uint32_t turn) const {
       const FusedLink& link = push_link(turn);
@@ -176,8 +168,8 @@ struct FusedBody {
       const std::uint32_t turn = iteration - behind;
       const Turn at = work.at(turn);
       const std::uint32_t columns = out ? work.push_link(turn).columns : work.pull_link(turn).columns;
-      prepare_segment<kWorkers>(out ? shared.out_key[at.link] : shared.in_key[at.link],
-                                out ? shared.out[at.link].view : shared.in[at.link].view,
+      prepare_segment<kWorkers>(out ? shared.frame.out_key[at.link] : shared.frame.in_key[at.link],
+                                out ? shared.frame.out[at.link].view : shared.frame.in[at.link].view,
                                 work.column + at.segment * columns,
                                 out ? Seal::prep_of(shared.seal, turn) : Open::prep_of(shared.open, turn));
     });
@@ -194,7 +186,7 @@ struct FusedBody {
         if (!work.pushes(u)) return;
         const FusedLink& link = work.push_link(u);
         const std::uint32_t l = work.at(u).link;
-        Seal::cipher_segment(warp, shared.seal, link.job, shared.out[l].view, shared.out_key[l],
+        Seal::cipher_segment(warp, shared.seal, link.job, shared.frame.out[l].view, shared.frame.out_key[l],
                              Column{work.column, link.columns}, work.pushed(u), false);
       } else if (warp.index() == kFinisher) {
         if (!work.pulls(u, lag + 1)) return;
@@ -219,7 +211,7 @@ struct FusedBody {
     Shared& shared = work.shared;
     const FusedLink& link = work.pull_link(turn);
     const std::uint32_t l = work.at(turn).link;
-    Open::cipher_segment(warp, shared.open, link.job, shared.in[l].view, shared.in_key[l],
+    Open::cipher_segment(warp, shared.open, link.job, shared.frame.in[l].view, shared.frame.in_key[l],
                          Column{work.column, link.columns}, work.pulled(turn), false);
   }
 
@@ -241,8 +233,9 @@ struct FusedBody {
         if (fresh && Open::can_fuse(link.job, old, work.pulled(turn))) {
           const FusedLink& next = work.pull_link(turn);
           const std::uint32_t l = work.at(turn).link;
-          Open::combine_and_cipher(warp, shared.open, link.job, old, next.job, shared.in[l].view,
-                                   shared.in_key[l], Column{work.column, next.columns}, work.pulled(turn));
+          Open::combine_and_cipher(warp, shared.open, link.job, old, next.job, shared.frame.in[l].view,
+                                   shared.frame.in_key[l], Column{work.column, next.columns},
+                                   work.pulled(turn));
           return;
         }
         Open::combine_segment(warp, shared.open, link.job, Column{work.column, link.columns}, old);
@@ -325,151 +318,40 @@ struct FusedBody {
     return 0;
   }
 
-  // --- around it
-
-  /// What the prologue decided for a record, and its key.
-  SR_HOST_DEVICE static void enter_link(Shared& shared, const FusedState& state, const Job& job, bool out,
-                                        std::uint32_t l) {
-    Link& at = out ? shared.out[l] : shared.in[l];
-    at.count = 0;
-    if (l >= (out ? job.pushes : job.pulls) || shared.status != 0) return;
-    const FusedLink& link = out ? job.push[l] : job.pull[l];
-    const FusedGrant& grant = (out ? state.push : state.pull)[link.peer];
-    at.view = grant.view;
-    at.first_ticket =
-        (out ? state.out_tickets : state.in_tickets)[link.peer][shared.column % kFusedColumnsMax];
-    at.count = share_of(link.job.segments, link.columns, shared.column);
-    const KeyState& ring = *(out ? job.peers.out : job.peers.in)[link.peer];
-    (out ? shared.out_key[l] : shared.in_key[l]) = ring.slots[grant.slot % kSlots].words;
-  }
-
-  /// Takes a column number, and copies what the prologue decided and the keys of all records.
-  template <class Block>
-  SR_HOST_DEVICE static void enter(Block& block, Shared& shared, FusedState& state, const Job& job) {
-    using Warp = typename Block::Warp;
-    block.phase([&](Warp& warp) {
-      if (warp.index() != 0) return;
-      warp.step([&](int lane) {
-        if (lane != 0) return;
-        shared.column = count_one(state.next_column);
-        const std::uint32_t verdict = verdict_of(state);
-        shared.status = state.status != 0 ? state.status : verdict;
-        shared.open.bad = BadTag{};
-        for (int i = 0; i < 4; ++i) shared.stop[i / 2][i % 2] = 0;
-      });
-      warp.step([&](int lane) {
-        const auto l = static_cast<std::uint32_t>(lane) % kFusedRanksMax;
-        if (lane < 2 * static_cast<int>(kFusedRanksMax) && l < kLinks)
-          enter_link(shared, state, job, lane < static_cast<int>(kFusedRanksMax), l);
-      });
-      warp.step([&](int lane) {
-        if (lane != 0) return;
-        const std::uint32_t stride = kLinks == 1 ? 1 : job.stride;
-        std::uint32_t end = 0;
-        for (std::uint32_t l = 0; l < kLinks; ++l) {
-          const std::uint32_t pushed = turns_end(stride, l, shared.out[l].count);
-          const std::uint32_t pulled = turns_end(stride, l, shared.in[l].count);
-          if (pushed > end) end = pushed;
-          if (pulled != 0 && pulled + kLagSegments * stride + 1 > end)
-            end = pulled + kLagSegments * stride + 1;
-        }
-        shared.end = end;
-      });
-    });
-  }
-
-  /// POISON in every word of this column, at every peer. `warp` alone.
-  template <class Warp, class W>
-  SR_HOST_DEVICE static void poison_words(Warp& warp, W& work) {
-    constexpr std::uint32_t kWords = 2 * WindowShape::kSlots;
-    const WindowShape& shape = work.job.shape;
-    if (work.column >= shape.columns) return;  // a block of a step that was refused beside another's
-    warp.step([&](int lane) {
-      for (auto i = static_cast<std::uint32_t>(lane); i < kWords * work.job.peers.count; i += kLanes) {
-        const std::uint32_t word = i % kWords;
-        const std::uint64_t offset = word < WindowShape::kSlots ? shape.flag_offset(work.column, word)
-                                                                : shape.credit_offset(work.column, word);
-        work.fabric.post(work.job.peers.theirs[i / kWords] + offset, kPoison);
-      }
-    });
-  }
-
-  /// Counts the column out; the last one poisons a failed step's output and ends the step.
-  template <class Block, class W>
-  SR_HOST_DEVICE static void leave(Block& block, W& work, std::uint32_t columns, std::uint32_t code,
-                                   const Chunk& pattern) {
-    using Warp = typename Block::Warp;
-    Shared& shared = work.shared;
-    FusedState& state = work.state;
-    const Job& job = work.job;
-    block.phase([&](Warp& warp) {
-      if (warp.index() == 0 && code != 0) {
-        warp.step([&](int lane) {  // first: a peer's answer to POISON is not the first error
-          if (lane == 0) exchange_if(state.verdict, 0, code);
-        });
-        poison_words(warp, work);
-      }
-      // [protocol A.6] What held keys, powers, keystream and plaintext is cleared.
-      auto* const words = reinterpret_cast<std::uint32_t*>(&shared);
-      warp.step([&](int lane) {
-        for (std::size_t i = static_cast<std::size_t>(warp.thread(lane)); i < offsetof(Shared, out) / 4;
-             i += kThreads)
-          words[i] = 0;
-      });
-    });
-    block.phase([&](Warp& warp) {
-      if (warp.index() != 0) return;
-      warp.step([&](int lane) {
-        const auto l = static_cast<std::uint32_t>(lane);
-        if (code != 0 || l >= kLinks) return;
-        if (l < job.pushes) state.out_tickets[job.push[l].peer][work.column] += shared.out[l].count;
-        if (l < job.pulls) state.in_tickets[job.pull[l].peer][work.column] += shared.in[l].count;
-      });
-      warp.step([&](int lane) {
-        if (lane != 0) return;
-        shared.last = count_one(state.columns_out) == columns - 1 ? 1u : 0u;
-        shared.failed = verdict_of(state);
-      });
-    });
-    if (shared.last == 0) return;
-    for (std::uint32_t i = 0; shared.failed != 0 && i < (job.ordered != 0 ? 1 : job.pulls); ++i)
-      poison_output(block, job.pull[i].job, pattern);
-    block.phase([&](Warp& warp) {
-      if (warp.index() != 0) return;
-      warp.step([&](int lane) {
-        if (lane == 0) state.next_column = state.columns_out = 0;
-        if (lane < static_cast<int>(kFusedRings))
-          end_ring(state, job.peers, job.descriptor, static_cast<std::uint32_t>(lane));
-      });
-      warp.step([&](int lane) {
-        if (lane == 0) exchange_if(state.in_use, 1, 0);
-      });
-    });
-  }
-
-  // [protocol A.5]
-  template <class Block>
-  SR_HOST_DEVICE static void poison_output(Block& block, const SegmentJob& job, const Chunk& pattern) {
-    const std::uint64_t bytes = payload_bytes_of(job), chunks = bytes / 16;
-    block.phase([&](typename Block::Warp& warp) {
-      warp.step([&](int lane) {
-        for (auto i = static_cast<std::uint64_t>(warp.thread(lane)); i < chunks; i += kThreads)
-          store_any(job.combine.dst + i * 16, pattern);
-        if (warp.thread(lane) == 0)
-          store_bytes(job.combine.dst + chunks * 16, pattern, static_cast<std::uint32_t>(bytes % 16));
-      });
-    });
+  /// Iterations of a column.
+  SR_HOST_DEVICE static std::uint32_t end_of(const FusedFrame<kLinks>& frame, const Job& job) {
+    const std::uint32_t stride = kLinks == 1 ? 1 : job.stride;
+    const std::uint32_t behind = kLagSegments * stride + 1;
+    std::uint32_t end = 0;
+    for (std::uint32_t l = 0; l < kLinks; ++l) {
+      const std::uint32_t pushed = turns_end(stride, l, frame.out[l].count);
+      const std::uint32_t pulled = turns_end(stride, l, frame.in[l].count);
+      if (pushed > end) end = pushed;
+      if (pulled != 0 && pulled + behind > end) end = pulled + behind;
+    }
+    return end;
   }
 
   /// A block from its start to its end; `columns` blocks make the step.
   template <class Block, class FabricOf>
   SR_HOST_DEVICE static void run(Block& block, Shared& shared, FabricOf& fabric, const Job& job,
                                  std::uint32_t columns, FusedState& state, const Chunk& pattern) {
-    enter(block, shared, state, job);
-    Work<FabricOf> work{shared, fabric, job, state, shared.column};
-    std::uint32_t code = shared.status;
+    FusedFrame<kLinks>& frame = shared.frame;
+    frame.enter(block, state, job, [&](int lane) {
+      if (lane != 0) return;
+      shared.open.bad = BadTag{};
+      for (int i = 0; i < 4; ++i) shared.stop[i / 2][i % 2] = 0;
+      shared.end = end_of(frame, job);
+    });
+    Work<FabricOf> work{shared, fabric, job, state, frame.column};
+    std::uint32_t code = frame.status;
     if (code == 0) code = push_and_pull(block, work);
-    leave(block, work, columns, code, pattern);
+    frame.template leave<kThreads>(block, &shared, fabric, job, state, columns, code, pattern, [&](int lane) {
+      const auto l = static_cast<std::uint32_t>(lane);
+      if (l < kLinks && l < job.pushes)
+        state.out_tickets[job.push[l].peer][work.column] += frame.out[l].count;
+      if (l < kLinks && l < job.pulls) state.in_tickets[job.pull[l].peer][work.column] += frame.in[l].count;
+    });
   }
 };
 

@@ -36,11 +36,15 @@ struct RecordEnds {
   Rank from = 0, to = 0;
 };
 template <class Move>
-FusedLink link_of(const DeviceGroupConfig& group, const DeviceOp& op, std::uint32_t columns_max,
+FusedLink link_of(const DeviceGroupConfig& group, const DeviceOp& op, std::uint32_t columns_max, bool small,
                   const Move& move, RecordEnds ends) {
   const auto ranks = static_cast<std::uint32_t>(group.members.size());
   const std::uint64_t bytes = move.elements * dtype_bytes(op.dtype);
-  const FusedCut cut = fused_cut(bytes, op.dtype, ranks, columns_max);
+  FusedCut cut = fused_cut(bytes, op.dtype, ranks, columns_max);
+  if (small) {
+    cut.segment_bytes = kSmallSegment;
+    cut.columns = std::min(RecordLayout::of(bytes, kSmallSegment).segments(), columns_max);
+  }
   const RecordLayout layout = RecordLayout::of(bytes, cut.segment_bytes);
   RecordContext context = context_of(group, op);
   context.sender = group.members[ends.from];
@@ -88,17 +92,34 @@ inline const char* why_not(const DeviceGroupConfig& group, std::span<const Devic
 
 }  // namespace fused_internal
 
-/// The job of a step of `op`: at most one record to and from each peer. `columns_max` is the same on all
-/// ranks. `descriptor` is the caller's to fill in. Errors: UNSUPPORTED (a step that no schedule has; scales).
+/// What a group's ranks must have alike.
+struct FusedTuning {
+  std::uint32_t columns_max = 1;
+  /// Up to this, records of two ranks go by lines (fused_small.h); at most kSmallBytesMax; 0: none does.
+  std::uint64_t small_bytes_max = 0;
+};
+
+/// Whether a step goes by lines. Both ends decide this alike: the one's record out is the other's record in.
+inline bool is_small(const DeviceGroupConfig& group, DType dtype, std::span<const DeviceSend> sends,
+                     std::span<const DeviceRecv> recvs, std::uint64_t small_bytes_max) {
+  return small_bytes_max > 0 && group.members.size() == 2 && sends.size() == 1 && recvs.size() == 1 &&
+         sends[0].elements == recvs[0].elements && sends[0].elements * dtype_bytes(dtype) <= small_bytes_max;
+}
+
+/// The job of a step of `op`: at most one record to and from each peer. `descriptor` is the caller's to fill
+/// in. Errors: UNSUPPORTED (a step that no schedule has; scales).
 inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const DeviceOp& op,
                                      std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
                                      DeviceStepRules rules, const FusedPeers& peers,
-                                     std::uint32_t columns_max) {
+                                     const FusedTuning& tuning) {
   namespace in = fused_internal;
   const auto ranks = static_cast<Rank>(group.members.size());
   if (const char* const why = in::why_not(group, sends, recvs, rules); why != nullptr)
     return fail(Code::unsupported, "device.cuda.fused", why);
   FusedJob out;
+  const std::uint32_t columns_max = tuning.columns_max;
+  const bool small = is_small(group, op.dtype, sends, recvs, tuning.small_bytes_max);
+  out.small = small ? 1 : 0;
   out.shape = fused_region(ranks, columns_max);
   out.peers = peers;
   // Pushes to rank + 1, rank + 2, ...: at any time every rank hears from a different one. Pulls in rank
@@ -108,7 +129,7 @@ inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const Devic
     const auto send = std::ranges::find(sends, peer, &DeviceSend::peer);
     if (send == sends.end()) continue;
     FusedLink& link = out.push[out.pushes++];
-    link = in::link_of(group, op, columns_max, *send, {group.rank, peer});
+    link = in::link_of(group, op, columns_max, small, *send, {group.rank, peer});
     link.job.plaintext = send->data;
     link.job.wire = peers.theirs[link.peer];
   }
@@ -116,7 +137,7 @@ inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const Devic
     const auto recv = std::ranges::find(recvs, peer, &DeviceRecv::peer);
     if (recv == recvs.end()) continue;
     FusedLink& link = out.pull[out.pulls++];
-    link = in::link_of(group, op, columns_max, *recv, {peer, group.rank});
+    link = in::link_of(group, op, columns_max, small, *recv, {peer, group.rank});
     link.job.wire = peers.mine[link.peer];
     CombineOp& combine = link.job.combine;
     combine.redop = recv->local == nullptr ? RedOp::none : op.redop;
@@ -134,15 +155,17 @@ inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const Devic
 /// Which kernel serves a job.
 struct FusedChoice {
   CombineKind combine = CombineKind::replace;
-  bool many = false;  ///< the one of steps with several records: FusedMany (fused_body.h), else FusedSingle
+  bool many = false;   ///< the one of steps with several records: FusedMany (fused_body.h), else FusedSingle
+  bool small = false;  ///< FusedSmall (fused_small.h)
 };
 inline FusedChoice fused_choice(const FusedJob& job) {
   FusedChoice out;
   out.many = job.stride > 1;
+  out.small = job.small != 0;
   if (job.pulls == 0) return out;
   const CombineOp& combine = job.pull[0].job.combine;
   out.combine = combine_kind(combine.redop, combine.dtype, combine.divisor);
-  if (out.combine != CombineKind::any && !out.many) return out;
+  if (out.small || (out.combine != CombineKind::any && !out.many)) return out;
   // The sums of the others divide, too.
   out.combine = combine_kind(combine.redop, combine.dtype, 1);
   out.many = true;

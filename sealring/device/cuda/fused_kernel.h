@@ -5,6 +5,7 @@
 
 #include "sealring/device/cuda/fused.h"
 #include "sealring/device/cuda/fused_body.h"
+#include "sealring/device/cuda/fused_small.h"
 
 namespace sealring::cuda {
 
@@ -14,6 +15,16 @@ class DeviceFabric {
  public:
   SR_HOST_DEVICE explicit DeviceFabric(const FusedState& state) : state_(state) {}
 
+  /// 0: go on looking.
+  SR_HOST_DEVICE std::uint32_t given_up() const {
+#if defined(__CUDA_ARCH__)
+    if (const std::uint32_t verdict = verdict_of(state_); verdict != 0) return verdict;
+    if (aborted(state_)) return status_of(Code::aborted);
+    if (now_ns() >= state_.deadline_ns) return status_of(Code::timeout);
+    __nanosleep(50);
+#endif
+    return 0;
+  }
   SR_HOST_DEVICE std::uint32_t wait([[maybe_unused]] const std::byte* word,
                                     [[maybe_unused]] std::uint64_t expected) const {
 #if defined(__CUDA_ARCH__)
@@ -23,10 +34,7 @@ class DeviceFabric {
       if (value == expected) return 0;
       if (value == kPoison) return status_of(Code::aborted);
       if (looks % 256 != 0) continue;
-      if (const std::uint32_t verdict = verdict_of(state_); verdict != 0) return verdict;
-      if (aborted(state_)) return status_of(Code::aborted);
-      if (now_ns() >= state_.deadline_ns) return status_of(Code::timeout);
-      __nanosleep(50);
+      if (const std::uint32_t code = given_up(); code != 0) return code;
     }
 #else
     return 0;
@@ -37,6 +45,45 @@ class DeviceFabric {
 #if defined(__CUDA_ARCH__)
     asm volatile("fence.acq_rel.sys;" ::: "memory");
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+#endif
+  }
+  /// A line of a small step (fused_small.h): 16 bytes at once, in no order with others. Any thread.
+  SR_HOST_DEVICE void send_line([[maybe_unused]] std::byte* at, [[maybe_unused]] const Chunk& line) const {
+#if defined(__CUDA_ARCH__)
+    const std::uint64_t low = line.words[0] | static_cast<std::uint64_t>(line.words[1]) << 32;
+    const std::uint64_t high = line.words[2] | static_cast<std::uint64_t>(line.words[3]) << 32;
+    asm volatile(
+        "{ .reg .b128 line; mov.b128 line, {%1, %2}; st.relaxed.sys.global.b128 [%0], line; }" ::"l"(at),
+        "l"(low), "l"(high)
+        : "memory");
+#endif
+  }
+  /// Until the line at `at` carries `number`, or `poison_word` has POISON. Any thread. The load that is found
+  /// to have the number is the only one whose bytes are used. [protocol E.1]
+  SR_HOST_DEVICE std::uint32_t wait_line([[maybe_unused]] const std::byte* at,
+                                         [[maybe_unused]] std::uint32_t number,
+                                         [[maybe_unused]] const std::byte* poison_word,
+                                         [[maybe_unused]] Chunk& line) const {
+#if defined(__CUDA_ARCH__)
+    for (std::uint32_t looks = 1;; ++looks) {
+      std::uint64_t low = 0, high = 0;
+      asm volatile("{ .reg .b128 line; ld.relaxed.sys.global.b128 line, [%2]; mov.b128 {%0, %1}, line; }"
+                   : "=l"(low), "=l"(high)
+                   : "l"(at)
+                   : "memory");
+      if (static_cast<std::uint32_t>(high >> 32) == number) {
+        line = Chunk{{static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
+                      static_cast<std::uint32_t>(high), number}};
+        return 0;
+      }
+      if (looks % 256 != 0) continue;
+      std::uint64_t word = 0;
+      asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(word) : "l"(poison_word) : "memory");
+      if (word == kPoison) return status_of(Code::aborted);
+      if (const std::uint32_t code = given_up(); code != 0) return code;
+    }
+#else
+    return 0;
 #endif
   }
   SR_HOST_DEVICE static std::uint64_t now_ns() {
@@ -57,6 +104,11 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
                  const Chunk pattern) {
   extern __shared__ __align__(1024) unsigned char raw[];
   typename Body::Shared& shared = *reinterpret_cast<typename Body::Shared*>(raw);
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();  // the op's end may be launched; it waits for the end of this
+                                              // one
+  cudaGridDependencySynchronize();            // the prologue is done
+#endif
   DeviceBlock block;
   DeviceFabric fabric(*state);
   Body::run(block, shared, fabric, job, gridDim.x, *state, pattern);
@@ -64,17 +116,25 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
 
 template <class Body>
 FusedEntry fused_entry(CombineKind combine) {
-  return FusedEntry{combine,
-                    Body::kLinks,
-                    Body::kThreads,
-                    Body::kBlocks,
-                    sizeof(typename Body::Shared),
-                    reinterpret_cast<const void*>(&fused_kernel<Body>)};
+  FusedEntry out;
+  out.combine = combine;
+  out.links = Body::kLinks;
+  out.threads = Body::kThreads;
+  out.blocks = Body::kBlocks;
+  out.shared_bytes = sizeof(typename Body::Shared);
+  out.kernel = reinterpret_cast<const void*>(&fused_kernel<Body>);
+  return out;
 }
 
 template <CombineKind kCombine>
 void add_fused(std::vector<FusedEntry>& list) {
   list.push_back(fused_entry<FusedSingle<kCombine>>(kCombine));
+}
+template <CombineKind kCombine>
+void add_fused_small(std::vector<FusedEntry>& list) {
+  FusedEntry entry = fused_entry<FusedSmall<kCombine>>(kCombine);
+  entry.small = true;
+  list.push_back(entry);
 }
 template <CombineKind kCombine>
 void add_fused_many(std::vector<FusedEntry>& list) {

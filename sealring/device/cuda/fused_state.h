@@ -36,6 +36,7 @@ struct FusedState {
   /// By peer_index(): of the next segment that a column pushes to, and pulls from, a peer.
   std::uint64_t out_tickets[kFusedPeersMax][kFusedColumnsMax];
   std::uint64_t in_tickets[kFusedPeersMax][kFusedColumnsMax];
+  std::uint64_t small_tickets[kSmallPlaces];  ///< two ranks: small steps that have used a place
 };
 
 /// Where the other ranks are, by peer_index().
@@ -66,6 +67,7 @@ struct FusedStep {
   std::uint32_t ordered = 0;    ///< not 0: all pulls and local memory are added in rank order into one output
   std::uint32_t own_place = 0;  ///< ordered: how many pulls come before local memory
   std::uint32_t descriptor = 0;
+  std::uint32_t small = 0;  ///< not 0: through lines, see fused_small.h
   WindowShape shape;
   FusedPeers peers;
 
@@ -92,6 +94,7 @@ FusedStep<kLinks> narrowed(const FusedJob& job) {
   out.ordered = job.ordered;
   out.own_place = job.own_place;
   out.descriptor = job.descriptor;
+  out.small = job.small;
   out.shape = job.shape;
   out.peers = job.peers;
   return out;
@@ -180,8 +183,8 @@ SR_HOST_DEVICE inline void reserve_ring(FusedState& state, const FusedReservatio
   const bool out = thread < kFusedRanksMax;
   const std::uint32_t peer = thread % kFusedRanksMax;
   if (peer >= step.peers.count) return;
-  KeyState& ring = *(out ? step.peers.out : step.peers.in)[peer];
-  const FusedReservation::Record& record = (out ? step.push : step.pull)[peer];
+  KeyState& ring = out ? *step.peers.out[peer] : *step.peers.in[peer];
+  const FusedReservation::Record& record = out ? step.push[peer] : step.pull[peer];
   FusedGrant grant{};
   grant.status = ring.verdict;
   if (state.status == 0 && record.segments != 0) {
@@ -194,7 +197,8 @@ SR_HOST_DEVICE inline void reserve_ring(FusedState& state, const FusedReservatio
     const OpDescriptor& op = ring.descriptors[step.descriptor % kDescriptors];
     grant = FusedGrant{op.view, op.slot, op.status, 1};
   }
-  (out ? state.push : state.pull)[peer] = grant;
+  FusedGrant& granted = out ? state.push[peer] : state.pull[peer];
+  granted = grant;
 }
 
 /// One thread, of a step that has begun. On any refusal the step seals nothing.
@@ -214,9 +218,9 @@ SR_HOST_DEVICE inline void end_ring(FusedState& state, const FusedPeers& peers, 
   const bool out = thread < kFusedRanksMax;
   const std::uint32_t peer = thread % kFusedRanksMax;
   if (peer >= peers.count) return;
-  KeyState& ring = *(out ? peers.out : peers.in)[peer];
+  KeyState& ring = out ? *peers.out[peer] : *peers.in[peer];
   if (state.verdict != 0) exchange_if(ring.verdict, 0, state.verdict);
-  FusedGrant& grant = (out ? state.push : state.pull)[peer];
+  FusedGrant& grant = out ? state.push[peer] : state.pull[peer];
   if (grant.begun == 0) return;
   grant.begun = 0;
   end_op(ring, ring.descriptors[descriptor % kDescriptors]);

@@ -103,12 +103,28 @@ inline FusedCut fused_cut(std::uint64_t bytes, DType dtype, std::uint32_t ranks,
   return out;
 }
 
+// Of two ranks, behind the words: places for the segments of small steps, in lines; see fused_small.h.
+inline constexpr std::uint32_t kSmallBytesMax = 64 * 1024;
+inline constexpr std::uint32_t kSmallSegment = 2 * 1024;
+inline constexpr std::uint32_t kSmallPlaces = kSmallBytesMax / kSmallSegment;
+inline constexpr std::uint32_t kLineBytes = 16, kLinePayload = 12;
+inline constexpr std::uint32_t kSmallLines = (kSmallSegment + kTagBytes + kLinePayload - 1) / kLinePayload;
+inline constexpr std::uint64_t kSmallRegionBytes = 2ull * kSmallPlaces * kSmallLines * kLineBytes;
+/// The first line of a place's buffer in a region.
+SR_HOST_DEVICE constexpr std::uint64_t small_offset(const WindowShape& shape, std::uint32_t place,
+                                                    std::uint64_t ticket) {
+  return shape.bytes() + (2 * place + ticket % 2) * kSmallLines * kLineBytes;
+}
+
 /// The window of a rank: a region a peer, by peer_index().
 SR_HOST_DEVICE constexpr WindowShape fused_region(std::uint32_t ranks, std::uint32_t columns) {
   return WindowShape::of(columns, fused_segment_max(ranks));
 }
+SR_HOST_DEVICE constexpr std::uint64_t fused_region_bytes(std::uint32_t ranks, std::uint32_t columns) {
+  return fused_region(ranks, columns).bytes() + (ranks == 2 ? kSmallRegionBytes : 0);
+}
 SR_HOST_DEVICE constexpr std::uint64_t fused_window_bytes(std::uint32_t ranks, std::uint32_t columns) {
-  return (ranks - 1) * fused_region(ranks, columns).bytes();
+  return (ranks - 1) * fused_region_bytes(ranks, columns);
 }
 
 }  // namespace sealring::cuda

@@ -9,6 +9,7 @@
 #include "sealring/device/cuda/errors.h"
 #include "sealring/device/cuda/key_slots.h"
 #include "sealring/device/cuda/launch.h"
+#include "sealring/device/cuda/launched.h"
 
 namespace sealring::cuda {
 namespace {
@@ -22,23 +23,6 @@ __global__ void prologue(KeyState* const state, const OpRequest request) {
   cudaGridDependencySynchronize();
 #endif
   begin_op(*state, request);
-}
-
-// A launch that may begin while the one before it in the stream ends: each kernel here waits for that itself.
-// From sm_90 on; an older chip launches in plain stream order.
-Result<void> launched(const void* kernel, unsigned blocks, unsigned threads, std::size_t shared_bytes,
-                      cudaStream_t stream, bool overlapped, void** arguments) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(blocks);
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = overlapped ? 1 : 0;
-  return checked(cudaLaunchKernelExC(&config, kernel, arguments), "launch");
 }
 
 Chunk poison_pattern(DType dtype) {
@@ -91,9 +75,7 @@ Result<std::unique_ptr<DeviceKeyRing>> DeviceKeyRing::make(unsigned device, Suit
       cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
       "query"));
   out->shared_max_ = static_cast<std::size_t>(value);
-  SR_TRY(checked(cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMajor, static_cast<int>(device)),
-                 "query"));
-  out->overlapped_ = value >= 9;
+  SR_TRY(out->overlapped_, can_overlap(device));
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(KeyState)), "key state", sizeof(KeyState)));
   if (suite_has_gcm_key(suite))
     SR_TRY(

@@ -1,0 +1,255 @@
+// The body of a small fused step of two ranks: one record each way, of the same length, at most 64 KiB.
+//
+// No slots, flags, credits or fences. A segment (2 KiB at most) has a place in the window, cut into LINES of
+// 16 bytes: 12 bytes of ciphertext||tag, and a number. A line is stored and loaded at once, so the load that
+// finds the number it waits for has the line's bytes, too, and is the one read of them [protocol E.1].
+// Numbers count the small steps that have used a place, in private memory and alike on both ranks; a line
+// carries the low 32 bits of its count + 1. It is a hint as every word of a window is: another number costs
+// waiting, forged lines are a tag that is not accepted. [protocol E.3]
+//
+// A place has two buffers, used in turn. Two are enough: records go both ways, so who has ended small step
+// s+1 of a place has lines that the peer sent when it had ended step s, so the buffer of s may be written
+// again by step s+2. (A record one way takes the large path; both ends see that alike.)
+//
+// A block has a segment at a time, both ways. Phases of a segment:
+//
+// 1. two warps compute the keystreams, two others the one-time keys and powers of r; none has waited for the
+//    peer.
+//
+// 2. one warp seals into the block's memory and sends the lines; another collects the peer's lines in the
+//    block's memory, decrypts and checks the tag there.
+//
+// 3. what was accepted goes into the output. So input and output may be the same memory.
+#pragma once
+
+#include <cstddef>
+
+#include "sealring/device/cuda/chacha_body.h"
+#include "sealring/device/cuda/fused_frame.h"
+
+namespace sealring::cuda {
+
+/// Lines of a segment: ciphertext||tag in pieces of 12 bytes.
+SR_HOST_DEVICE constexpr std::uint32_t small_lines(std::uint32_t payload_bytes) {
+  return (payload_bytes + static_cast<std::uint32_t>(kTagBytes) + kLinePayload - 1) / kLinePayload;
+}
+static_assert(small_lines(kSmallSegment) == kSmallLines);
+
+template <Direction kDirection, CombineKind kCombine>
+struct SmallHalf : ChachaConfig<kDirection, 1, 1, kDirection == Direction::open ? kSmallSegment : 0, kCombine,
+                                kDirection == Direction::open ? 1 : 2> {
+  static constexpr int kBatch = 1;
+  static constexpr int kPrepared = 1;
+};
+
+/// A warp as the one worker of a ChachaBody whose wire is the block's own memory.
+template <class Warp>
+class SmallWorker {
+ public:
+  template <class T>
+  using Lanes = typename Warp::template Lanes<T>;
+  SR_HOST_DEVICE explicit SmallWorker(Warp& warp) : warp_(warp) {}
+  SR_HOST_DEVICE int index() const { return 0; }
+  template <class Function>
+  SR_HOST_DEVICE void step(Function&& function) {
+    warp_.step(function);
+  }
+  SR_HOST_DEVICE std::uint32_t sum(const Lanes<std::uint32_t>& values) const { return warp_.sum(values); }
+  SR_HOST_DEVICE bool any(const Lanes<std::uint32_t>& values) const { return warp_.any(values); }
+  SR_HOST_DEVICE Chunk window_chunk(const std::byte* at) const { return load_aligned(at); }
+  SR_HOST_DEVICE std::uint32_t window_byte(const std::byte* at) const {
+    return static_cast<std::uint32_t>(*at);
+  }
+
+ private:
+  Warp& warp_;
+};
+
+template <CombineKind kCombine>
+struct FusedSmall {
+  static constexpr int kLinks = 1;
+  static constexpr int kBlocks = 4;
+  static constexpr int kSealer = 0, kOpener = 1, kSealPreparer = 2, kOpenPreparer = 3;
+  static constexpr int kThreads = 4 * kLanes;
+  using Job = FusedStep<1>;
+  using Seal = ChachaBody<SmallHalf<Direction::seal, CombineKind::replace>>;
+  using Open = ChachaBody<SmallHalf<Direction::open, kCombine>>;
+  static constexpr std::uint32_t kStaged = kSmallLines * kLinePayload / 16;  ///< chunks of ciphertext||tag
+
+  struct Shared {
+    typename Seal::Shared seal;
+    typename Open::Shared open;
+    FusedFrame<1> frame;
+    // Jobs whose wire is here.
+    SegmentJob push, pull;
+    Chunk out[kStaged], in[kStaged];
+    std::uint32_t stop;  ///< a Code
+  };
+
+  template <class FabricOf>
+  struct Work {
+    Shared& shared;
+    FabricOf& fabric;
+    const Job& job;
+    FusedState& state;
+
+    SR_HOST_DEVICE Column column() const { return Column{shared.frame.column, job.push[0].columns}; }
+    SR_HOST_DEVICE auto pushed(std::uint32_t i) const {
+      return placed(Seal::segment_of(shared.push, column(), i));
+    }
+    SR_HOST_DEVICE auto pulled(std::uint32_t i) const {
+      return placed(Open::segment_of(shared.pull, column(), i));
+    }
+    template <class Segment>
+    SR_HOST_DEVICE static Segment placed(Segment segment) {
+      segment.i = 0;  // one is prepared at a time
+      segment.place.wire = 0;
+      return segment;
+    }
+  };
+
+  /// The keystream of a segment's one tile.
+  template <class Half, class Warp, class Segment>
+  SR_HOST_DEVICE static void stream(Warp& warp, typename Half::Shared& shared, const KeyWords& key,
+                                    const OpView& view, const Segment& segment) {
+    if (segment.shape.tiles == 0) return;
+    const NonceWords nonce = nonce_words(key, view.first_number + segment.k);
+    Chunk* const stream = Half::transposed(shared, segment, 0, 0);
+    warp.step([&](int lane) { Half::stream_tile(warp, key, nonce, segment, 0, lane, stream); });
+  }
+
+  template <class Warp, class W>
+  SR_HOST_DEVICE static void send(Warp& warp, W& work, std::uint32_t i) {
+    Shared& shared = work.shared;
+    const auto segment = work.pushed(i);
+    const std::uint64_t ticket = work.state.small_tickets[segment.k % kSmallPlaces];
+    std::byte* const lines = work.job.peers.theirs[work.job.push[0].peer] +
+                             small_offset(work.job.shape, segment.k % kSmallPlaces, ticket);
+    const std::uint32_t bytes = segment.place.payload_bytes + static_cast<std::uint32_t>(kTagBytes);
+    const std::uint32_t count = small_lines(segment.place.payload_bytes);
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(shared.out);
+    warp.step([&](int lane) {
+      for (auto line = static_cast<std::uint32_t>(lane); line < count; line += kLanes) {
+        const std::uint32_t left = bytes - line * kLinePayload;
+        Chunk out = truncated(Chunk{{words[3 * line], words[3 * line + 1], words[3 * line + 2], 0}},
+                              left < kLinePayload ? left : kLinePayload);
+        out.words[3] = static_cast<std::uint32_t>(ticket + 1);
+        work.fabric.send_line(lines + line * kLineBytes, out);
+      }
+    });
+  }
+
+  /// All lines of the peer's segment; true: they are in shared.in.
+  template <class Warp, class W>
+  SR_HOST_DEVICE static bool collect(Warp& warp, W& work, std::uint32_t i) {
+    Shared& shared = work.shared;
+    const auto segment = work.pulled(i);
+    const std::uint64_t ticket = work.state.small_tickets[segment.k % kSmallPlaces];
+    const std::byte* const mine = work.job.peers.mine[work.job.pull[0].peer];
+    const std::byte* const lines = mine + small_offset(work.job.shape, segment.k % kSmallPlaces, ticket);
+    const std::byte* const poison_word = mine + work.job.shape.flag_offset(shared.frame.column, 0);
+    const std::uint32_t count = small_lines(segment.place.payload_bytes);
+    auto* const words = reinterpret_cast<std::uint32_t*>(shared.in);
+    typename Warp::template Lanes<std::uint32_t> codes;
+    warp.step([&](int lane) {
+      codes[lane] = 0;
+      for (auto line = static_cast<std::uint32_t>(lane); line < count && codes[lane] == 0; line += kLanes) {
+        Chunk found{};
+        codes[lane] = work.fabric.wait_line(lines + line * kLineBytes, static_cast<std::uint32_t>(ticket + 1),
+                                            poison_word, found);
+        for (std::uint32_t w = 0; w < 3; ++w) words[3 * line + w] = found.words[w];
+      }
+      if (codes[lane] == 0) return;
+      shared.stop = codes[lane];  // any of them
+      fail_by(work.state, codes[lane], work.job.pull[0].peer, 0);
+    });
+    return !warp.any(codes);
+  }
+
+  template <class Warp, class W>
+  SR_HOST_DEVICE static void collect_and_open(Warp& warp, W& work, std::uint32_t i) {
+    Shared& shared = work.shared;
+    if (!collect(warp, work, i)) return;
+    SmallWorker<Warp> worker(warp);
+    const auto segment = work.pulled(i);
+    Open::cipher_segment(worker, shared.open, shared.pull, shared.frame.in[0].view, shared.frame.in_key[0],
+                         work.column(), segment, true);
+    Open::finish_segment(worker, shared.open, shared.pull, segment);
+    warp.step([&](int lane) {
+      if (lane != 0 || shared.open.bad.refused == 0) return;
+      shared.stop = status_of(Code::data_tag);
+      fail_by(work.state, status_of(Code::data_tag), work.job.pull[0].peer, shared.open.bad.first_segment);
+    });
+  }
+
+  /// A segment both ways: 0, or the Code to stop with.
+  template <class Block, class W>
+  SR_HOST_DEVICE static std::uint32_t exchange_segment(Block& block, W& work, std::uint32_t i) {
+    using Warp = typename Block::Warp;
+    Shared& shared = work.shared;
+    FusedFrame<1>& frame = shared.frame;
+    block.phase([&](Warp& warp) {
+      const int index = warp.index();
+      if (index == kSealer) {
+        stream<Seal>(warp, shared.seal, frame.out_key[0], frame.out[0].view, work.pushed(i));
+      } else if (index == kOpener) {
+        stream<Open>(warp, shared.open, frame.in_key[0], frame.in[0].view, work.pulled(i));
+      } else {
+        warp.step([&](int lane) {
+          if (lane != 0) return;
+          const std::uint32_t k = work.pushed(i).k;  // the same both ways
+          if (index == kSealPreparer)
+            prepare_segment<1>(frame.out_key[0], frame.out[0].view, k, Seal::prep_of(shared.seal, 0));
+          else
+            prepare_segment<1>(frame.in_key[0], frame.in[0].view, k, Open::prep_of(shared.open, 0));
+        });
+      }
+    });
+    block.phase([&](Warp& warp) {
+      const int index = warp.index();
+      if (index == kSealer) {
+        SmallWorker<Warp> worker(warp);
+        const auto segment = work.pushed(i);
+        Seal::cipher_segment(worker, shared.seal, shared.push, frame.out[0].view, frame.out_key[0],
+                             work.column(), segment, true);
+        Seal::finish_segment(worker, shared.seal, shared.push, segment);
+        send(warp, work, i);
+      } else if (index == kOpener) {
+        collect_and_open(warp, work, i);
+      }
+    });
+    const std::uint32_t code = shared.stop;
+    block.phase([&](Warp& warp) {
+      if (warp.index() != kOpener || code != 0) return;
+      SmallWorker<Warp> worker(warp);
+      Open::combine_segment(worker, shared.open, shared.pull, work.column(), work.pulled(i));
+    });
+    return code;
+  }
+
+  /// A block from its start to its end; `columns` blocks make the step.
+  template <class Block, class FabricOf>
+  SR_HOST_DEVICE static void run(Block& block, Shared& shared, FabricOf& fabric, const Job& job,
+                                 std::uint32_t columns, FusedState& state, const Chunk& pattern) {
+    FusedFrame<1>& frame = shared.frame;
+    frame.enter(block, state, job, [&](int lane) {
+      if (lane != 0) return;
+      shared.open.bad = BadTag{};
+      shared.stop = 0;
+      shared.push = job.push[0].job;
+      shared.pull = job.pull[0].job;
+      shared.push.wire = reinterpret_cast<std::byte*>(shared.out);
+      shared.pull.wire = reinterpret_cast<std::byte*>(shared.in);
+    });
+    Work<FabricOf> work{shared, fabric, job, state};
+    const std::uint32_t count = frame.out[0].count;
+    std::uint32_t code = frame.status;
+    for (std::uint32_t i = 0; code == 0 && i < count; ++i) code = exchange_segment(block, work, i);
+    frame.template leave<kThreads>(block, &shared, fabric, job, state, columns, code, pattern, [&](int lane) {
+      const auto i = static_cast<std::uint32_t>(lane);
+      if (i < count) state.small_tickets[(frame.column + i * job.push[0].columns) % kSmallPlaces] += 1;
+    });
+  }
+};
+
+}  // namespace sealring::cuda
