@@ -30,7 +30,9 @@ Result<void> check_reduction(DType dtype, RedOp op) {
 }
 
 Result<void> check_ratio(const Tensor& large, const Tensor& small, std::uint16_t size, const char* what) {
-  if (large.elements == small.elements * size) return {};
+  std::uint64_t elements = 0;
+  if (!__builtin_mul_overflow(small.elements, std::uint64_t{size}, &elements) && large.elements == elements)
+    return {};
   return bad_argument(
       fmt::format("{}: {} elements must be {} x {}", what, large.elements, size, small.elements));
 }

@@ -65,6 +65,7 @@ void DeviceCommunicator::leave(Deadline deadline) {
   if (met || core_->verdict.dead()) return;
   const Error& error = met.error();
   if (error.code == Code::data_tag || error.code == Code::malformed) return core_->die(error);
+  parts_.channel->group().abort();  // a member may still write into this one's window
   log(LogLevel::warning, "a group on a device ended before all its members had given it up",
       {{"group", to_hex(ByteView(parts_.group_id).first(4))}, {"reason", error.message()}});
 }
@@ -164,6 +165,8 @@ Result<Ticket> DeviceCommunicator::recv_any(Tensor, std::uint32_t, std::shared_p
 }
 
 Counters DeviceCommunicator::counters() const {
+  std::unique_lock<std::mutex> order;  // an op may be counted meanwhile
+  if (!core_->forked()) order = queue_->order();
   const DeviceGroupCounters from = parts_.channel->group().counters();
   Counters out;
   out.ops = watched_->ops.load(std::memory_order_relaxed);

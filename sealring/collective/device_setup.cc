@@ -130,6 +130,8 @@ class Setup {
     out.parts.rounds = std::make_unique<SetupRounds>(core_, *keys);
     out.parts.keys = std::make_unique<DeviceKeys>(*keys);
     auto outcome = rounds(out.parts, *keys);
+    // A member may still write into this one's window, which must not be freed then.
+    if (out.parts.channel && (!outcome || *outcome)) out.parts.channel->group().abort();
     if (!outcome) {
       core_.die(outcome.error());
       return tl::unexpected(std::move(outcome).error());

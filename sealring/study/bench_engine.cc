@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "sealring/study/bench_values.h"
 #include "sealring/study/machine.h"
 
@@ -12,14 +14,14 @@ std::chrono::milliseconds timeout_of(const BenchSpec& spec) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(spec.timeout_s * 1000));
 }
 
-void add_difference(Counters& total, const Counters& after, const Counters& before) {
-  total.seals += after.seals - before.seals;
-  total.opens += after.opens - before.opens;
-  total.sealed_bytes += after.sealed_bytes - before.sealed_bytes;
-  total.opened_bytes += after.opened_bytes - before.opened_bytes;
-  total.seal_ns += after.seal_ns - before.seal_ns;
-  total.open_ns += after.open_ns - before.open_ns;
-  total.wire_ns += after.wire_ns - before.wire_ns;
+void add_difference(Counters& total, const Counters& after, const Counters& before, unsigned times = 1) {
+  total.seals += times * (after.seals - before.seals);
+  total.opens += times * (after.opens - before.opens);
+  total.sealed_bytes += times * (after.sealed_bytes - before.sealed_bytes);
+  total.opened_bytes += times * (after.opened_bytes - before.opened_bytes);
+  total.seal_ns += times * (after.seal_ns - before.seal_ns);
+  total.open_ns += times * (after.open_ns - before.open_ns);
+  total.wire_ns += times * (after.wire_ns - before.wire_ns);
 }
 
 /// Issues one operation as the benchmark defines it.
@@ -176,9 +178,9 @@ Result<std::uint64_t> SealringEngine::run(const BenchCall& call, unsigned calls)
 }
 
 Result<std::uint64_t> SealringEngine::run_on_gpu(const BenchCall& call, unsigned calls) {
-  const Counters before = communicator->counters();
   const std::uint64_t cpu_before = process_cpu_ns();
   std::vector<Ticket> tickets;
+  bool counted = false;
   const Stream stream = runtime->stream();
   const auto meet = [&]() -> Result<void> {
     SR_TRY(Ticket ticket, communicator->barrier(stream));
@@ -186,13 +188,18 @@ Result<std::uint64_t> SealringEngine::run_on_gpu(const BenchCall& call, unsigned
     return {};
   };
   const auto once = [&]() -> Result<void> {
+    const Counters before = counted ? Counters{} : communicator->counters();
     SR_TRY(tickets, issue(*communicator, spec, call, stream));
+    if (!std::exchange(counted, true)) {
+      one_on_gpu = {};
+      add_difference(one_on_gpu, communicator->counters(), before);
+    }
     return {};
   };
   SR_TRY(const std::uint64_t elapsed_ns, gpu->run(call, calls, meet, once));
   for (const Ticket& ticket : tickets) SR_TRY(ticket.wait(Deadline::in(timeout_of(spec))));
   cpu_ns_ += process_cpu_ns() - cpu_before;
-  add_difference(spent_, communicator->counters(), before);
+  add_difference(spent_, one_on_gpu, {}, calls);
   return elapsed_ns;
 }
 

@@ -51,7 +51,8 @@ struct RankPlace {
 };
 
 /// How a sample runs on a GPU: operations enqueued back to back, or once captured and then replayed; timed by
-/// the device between two of its events, behind an operation in which all ranks have met.
+/// the device between two of its events, behind an operation in which all ranks have met. Where it captures,
+/// an operation runs once before; the same sample again is `calls` operations and no more.
 class GpuSamples {
  public:
   GpuSamples(DeviceRuntime& runtime, bool graph) : runtime_(runtime), graph_(graph) {}
@@ -90,6 +91,7 @@ struct SealringEngine final : Engine {
   std::shared_ptr<Communicator> communicator;  ///< that is measured: the same, or of the GPUs
   DeviceRuntime* runtime = nullptr;
   std::optional<GpuSamples> gpu;
+  Counters one_on_gpu;  ///< what the operation enqueued last has counted: replays count nothing
 };
 
 /// PyTorch's Gloo in a Python child of this rank, which inherits its CPUs. The child times itself; pipes

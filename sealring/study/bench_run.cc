@@ -96,6 +96,10 @@ class RankRun {
   Result<std::uint64_t> check(Engine& engine, const BenchSize& size, bool in_place) {
     SR_TRY(const BenchCall call, call_on_memory(size, in_place));
     SR_TRY(engine.run(call, 1));
+    if (spec_.graph) {  // the operation was run and captured, maybe in place: what is checked is one replay
+      SR_TRY([[maybe_unused]] const BenchCall again, call_on_memory(size, in_place));
+      SR_TRY(engine.run(call, 1));
+    }
     const ValueSpec values = value_spec();
     const std::uint64_t piece = size.count * dtype_bytes(spec_.dtype);
     const bool reduce_scatter = spec_.op == Op::reduce_scatter;

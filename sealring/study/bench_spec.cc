@@ -148,8 +148,9 @@ std::string suite_name(const BenchCase& bench_case) {
 
 std::string algorithm_name(const BenchSpec& spec, const BenchCase& bench_case, std::uint64_t size_bytes) {
   if (!bench_case.sealring()) return "-";
-  const Algorithm algorithm =
-      bench_case.algorithm.value_or(default_algorithm(spec.op, spec.ranks, size_bytes));
+  const Algorithm chosen = spec.cuda ? default_device_algorithm(spec.op, spec.ranks, size_bytes)
+                                     : default_algorithm(spec.op, spec.ranks, size_bytes);
+  const Algorithm algorithm = bench_case.algorithm.value_or(chosen);
   return std::string(to_string(algorithm));
 }
 

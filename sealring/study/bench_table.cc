@@ -136,11 +136,11 @@ std::string machine_json(const Machine& machine) { return to_json(machine).dump(
 
 std::string bench_head(const BenchSpec& spec, const Machine& machine,
                        const std::vector<SealringEngine*>& engines) {
-  std::string out =
-      fmt::format("# {} {} ranks {}, {} samples after {} to warm up, seed {}, {} segments, {}\n",
-                  spec.op == Op::send ? "sendrecv" : to_string(spec.op), spec.ranks, place_text(spec),
-                  spec.iterations, spec.warmup, spec.seed, format_bytes(spec.segment_bytes),
-                  spec.pin ? "ranks pinned" : "ranks not pinned");
+  std::string out = fmt::format(
+      "# {} {} ranks {}, {} samples after {} to warm up, seed {}, segments of {}, {}\n",
+      spec.op == Op::send ? "sendrecv" : to_string(spec.op), spec.ranks, place_text(spec), spec.iterations,
+      spec.warmup, spec.seed, spec.cuda ? "the device's choice" : format_bytes(spec.segment_bytes),
+      spec.pin ? "ranks pinned" : "ranks not pinned");
   out += fmt::format("# {}; {}\n", describe(machine), machine.openssl);
   for (const SealringEngine* engine : engines) {
     if (engine == nullptr) continue;

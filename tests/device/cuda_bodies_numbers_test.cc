@@ -99,6 +99,29 @@ TEST(CudaBodiesNumbers, ASecondOpBeforeTheEndOfTheFirstIsRefusedAndLeavesItAlone
   EXPECT_EQ(run_op(state, first), status_of(Code::seq_reuse_guard));  // sticky
 }
 
+// As two launches of one graph beside each other: both have one descriptor.
+TEST(CudaBodiesNumbers, ARefusedOpLeavesTheNumbersOfARunningOneInTheirSharedDescriptor) {
+  KeyState state = state_with(2);
+  const OpRequest request = next(3, 3);
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(run_op(state, request), 0u);
+  state.descriptors[0].frees = 1;  // of an op long ago
+  state.descriptors[1].frees = 1;
+  begin_op(state, request);
+  begin_op(state, request);
+  const OpDescriptor& op = state.descriptors[0];
+  EXPECT_EQ(op.view.first_number, 12u);
+  EXPECT_EQ(op.view.seq, 4u);
+  EXPECT_EQ(op.slot, 0u);
+  EXPECT_EQ(op.status, status_of(Code::seq_reuse_guard));
+  EXPECT_EQ(state.segments, 15u);
+  // Nor does a refused op free a slot for an op that had its descriptor before.
+  OpRequest other = request;
+  other.descriptor = 1;
+  begin_op(state, other);
+  end_op(state, state.descriptors[1]);
+  EXPECT_EQ(state.slots[0].state, static_cast<std::uint32_t>(SlotState::live));
+}
+
 TEST(CudaBodiesNumbers, APermitMustBeTheDevicesOwnNextNumber) {
   KeyState state = state_with(2);
   OpRequest permit = next(4, 64);

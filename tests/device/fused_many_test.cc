@@ -136,7 +136,7 @@ TEST(FusedManyHostile, ABadSegmentOfOnePeerPoisonsTheSumAndNamesThePeer) {
       StepCase c{5500, DType::bf16, RedOp::sum, seed % 2 == 0, 1024, seed};
       world.reduce_scatter(c);
       EXPECT_EQ(world.verdict(1), status_of(Code::data_tag));
-      EXPECT_EQ(world.states[1]->bad_peer, peer_index(1, from));
+      EXPECT_EQ(world.states[1]->bad_peer, 1 + peer_index(1, from));
       EXPECT_EQ(world.states[1]->bad_segment, 5u);
       expect_no_wrong_result(world, c);
       for (std::uint32_t peer = 0; peer < ranks; ++peer) {

@@ -300,7 +300,7 @@ class FusedWorld {
     if (mine.at == mine.jobs.size()) return;
     const FusedJob& job = mine.jobs[mine.at];
     const FusedReservation reservation = FusedReservation::of(job);
-    begin_step(*states[rank], 0);
+    ASSERT_TRUE(begin_step(*states[rank], 0));
     for (std::uint32_t thread = 0; thread < kFusedRings; ++thread)
       reserve_ring(*states[rank], reservation, thread);
     settle_step(*states[rank], reservation);

@@ -253,6 +253,26 @@ TEST_F(GroupGpu, AbortEndsAWaitingOp) {
   expect_poison(call, 0);
 }
 
+// As in a session that died while the device was idle: nothing waits any more that could find the abort.
+TEST_F(GroupGpu, WhatEndsBehindAnAbortIsPoisonedThoughNoStepOfItWasEnqueued) {
+  for (const bool fused : {true, false}) {
+    GroupOptions options;
+    options.fused = fused;
+    ASSERT_NO_FATAL_FAILURE(open(options));
+    GroupCall call;
+    call.elements = 3'000'000;
+    call.in_place = true;
+    ASSERT_NO_FATAL_FAILURE(run_and_expect(call));
+    groups[0]->abort();
+    Stream stream{streams[0]};
+    ASSERT_TRUE(groups[0]->begin({}, stream));
+    ASSERT_TRUE(groups[0]->end(call.dtype, {out_[0]->data(), output(call, 0).size()}));
+    ASSERT_EQ(cudaStreamSynchronize(streams[0]), cudaSuccess);
+    EXPECT_EQ(verdict(0), Code::aborted);
+    expect_poison(call, 0);
+  }
+}
+
 TEST_F(GroupGpu, ProgressAndCountersTellWhatWasEnqueued) {
   ASSERT_NO_FATAL_FAILURE(open({}));
   GroupCall call;

@@ -7,6 +7,7 @@
 #include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/gate.h"
 #include "sealring/device/cuda/group_verdict.h"
+#include "sealring/device/cuda/launched.h"
 #include "sealring/device/cuda/nccl_wire.h"
 #include "sealring/device/cuda/reduce.h"
 #include "sealring/device/cuda/window_wire.h"
@@ -70,6 +71,9 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
       cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(config_.device)),
       "query"));
   multiprocessors_ = static_cast<unsigned>(value);
+  // An end that waits takes room of the device: of ranks that share it, the last one to start might find
+  // none.
+  if (config_.wire != DeviceWireKind::local) SR_TRY(overlapped_, can_overlap(config_.device));
   SR_TRY(checked(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query"));
   SR_TRY(copies_, CopyStream::of(config_.device));
   for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1]})
@@ -104,6 +108,8 @@ Result<void> CudaGroup::make_wire() {
   if (has_fused(config_)) {
     const std::uint32_t columns = fused_columns(config_, multiprocessors_);
     SR_TRY(fused_, FusedRank::make(config_, columns, kSmallBytesMax));
+    const FusedState* const state = fused_->state();
+    SR_TRY(checked(cudaMemcpy(&state_->fused, &state, sizeof state, cudaMemcpyHostToDevice), "group state"));
     beside_bytes = FusedRank::window_bytes(world(), columns);
   }
   SR_TRY(auto windows, WindowWire::make(config_, state_, beside_bytes));
@@ -164,9 +170,13 @@ Result<CudaGroup::Memory> CudaGroup::allocate(std::uint64_t bytes, const char* w
   Memory out;
   if (bytes == 0) return out;
   SR_TRY(checked(cudaMalloc(&out.data, bytes), what, bytes));
-  SR_TRY(checked(cudaMemset(out.data, 0, bytes), what));  // nobody's leavings are ever sealed
+  // Nobody's leavings are ever sealed. Ended when this returns: no op's stream waits for it.
+  const cudaError_t enqueued = cudaMemsetAsync(out.data, 0, bytes, seal_streams_[0]);
+  const cudaError_t ended = cudaStreamSynchronize(seal_streams_[0]);
   out.bytes = bytes;
-  return out;
+  if (enqueued == cudaSuccess && ended == cudaSuccess) return out;
+  cudaFree(out.data);
+  return fail(error_of(enqueued != cudaSuccess ? enqueued : ended, what));
 }
 
 // [protocol A.6] Plaintext may lie there.
@@ -177,12 +187,19 @@ void CudaGroup::release(Memory& memory) {
   memory = Memory{};
 }
 
+bool CudaGroup::busy() {
+  if (cudaStreamQuery(seal_streams_[0]) == cudaErrorNotReady) return true;
+  // The chain has other groups' ops, too, which are waited for only where replays cannot be told from them.
+  if (captured_) return chain_->busy();
+  const std::lock_guard lock(ends_mutex_);
+  return !ends_.empty() && cudaEventQuery(ends_.back().second) == cudaErrorNotReady;
+}
+
 bool CudaGroup::wait_until_idle(Deadline deadline) {
   const RelaxedCapture relaxed;
   while (true) {
-    bool busy = chain_->busy();
-    busy = busy || cudaStreamQuery(seal_streams_[0]) == cudaErrorNotReady;
-    if (!busy || deadline.expired()) return !busy;
+    const bool waiting = busy();
+    if (!waiting || deadline.expired()) return !waiting;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -197,8 +214,9 @@ CudaGroup::~CudaGroup() {
       abort();
       idle = wait_until_idle(Deadline::in(kGrace));
     }
+    // Who has given up, or has been given up, cannot know that no peer writes any more.
     const auto found = verdict();
-    if (wire_ && (!idle || !found)) wire_->leak();
+    if (wire_ && (!idle || aborted_ || !found)) wire_->leak();
   }
   if (!idle) {  // a device that ends nothing: its memory is not touched any more
     for (auto* const rings : {&to_, &from_}) {
@@ -260,7 +278,16 @@ Result<void> CudaGroup::begin(const DeviceOp& op, Stream& stream) {
   if (!connected_) return fail(Code::invalid_argument, kStage, "the group is not connected");
   const DeviceGuard guard(config_.device);
   const auto native = static_cast<cudaStream_t>(stream.native);
+#if CUDART_VERSION >= 12080
+  int device = 0;
+  SR_TRY(checked(cudaStreamGetDevice(native, &device), "stream"));
+  if (device != static_cast<int>(config_.device))
+    return fail(Code::invalid_argument, kStage,
+                "the stream is one of CUDA device " + std::to_string(device) + ", the group is on device " +
+                    std::to_string(config_.device));
+#endif
   SR_TRY(capture_, capture_of(native));
+  captured_ = captured_ || capture_ != 0;
   SR_TRY(chain_->wait(native, capture_));
   op_ = op;
   stream_ = native;
@@ -275,6 +302,7 @@ Result<std::byte*> CudaGroup::scratch(std::uint64_t bytes) {
                 "an operation needs more scratch than any before it, while it is captured",
                 "run it once before the capture");
   const DeviceGuard guard(config_.device);
+  const RelaxedCapture relaxed;
   // What was given before may be in use by ops and graphs: it is kept, and twice its size bounds the waste.
   const std::uint64_t wanted = std::max(bytes, 2 * scratches_.back().bytes);
   SR_TRY(const Memory scratch, allocate(wanted, "scratch"));
@@ -298,7 +326,9 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   SR_CHECK(in_op_, "end without begin");
   in_op_ = false;
   const DeviceGuard guard(config_.device);
-  SR_TRY(enqueue_end(state_, dtype, output, stream_));
+  // What the host has given up is under a verdict by its end, whichever of its steps were enqueued.
+  if (aborted_) SR_TRY(enqueue_gate(state_, GateJob::of(), stream_));
+  SR_TRY(enqueue_end(state_, dtype, output, overlapped_, stream_));
   SR_TRY(chain_->record(stream_, capture_));
   if (capture_ != 0) return 0;
   const std::lock_guard lock(ends_mutex_);
@@ -352,6 +382,7 @@ Result<void> CudaGroup::verdict() {
 }
 
 void CudaGroup::abort() noexcept {
+  aborted_ = true;
   const DeviceGuard guard(config_.device);
   const RelaxedCapture relaxed;
   if (wire_) wire_->abort();

@@ -16,6 +16,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <vector>
@@ -74,6 +75,7 @@ class CudaGroup final : public DeviceGroup {
   Result<void> make_wire();
   Result<Memory> allocate(std::uint64_t bytes, const char* what);
   static void release(Memory& memory);
+  bool busy();
   bool wait_until_idle(Deadline deadline);
 
   std::uint32_t world() const { return static_cast<std::uint32_t>(config_.members.size()); }
@@ -94,6 +96,7 @@ class CudaGroup final : public DeviceGroup {
 
   const DeviceGroupConfig config_;
   unsigned multiprocessors_ = 1;
+  bool overlapped_ = false;  ///< the end of an op may be launched while its last kernel runs
   GroupState* state_ = nullptr;
   std::unique_ptr<DeviceWire> wire_;
   WindowWire* windows_ = nullptr;     ///< the wire, where it has windows
@@ -108,6 +111,8 @@ class CudaGroup final : public DeviceGroup {
   cudaEvent_t fork_ = nullptr, sealed_ = nullptr;
   std::shared_ptr<LaunchChain> chain_;
   bool connected_ = false;
+  bool captured_ = false;              ///< graphs may hold ops of this group
+  std::atomic<bool> aborted_ = false;  ///< by abort()
 
   // The op in progress:
   DeviceOp op_;

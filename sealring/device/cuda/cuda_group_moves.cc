@@ -4,6 +4,7 @@
 
 #include "sealring/device/cuda/cuda_group.h"
 #include "sealring/device/cuda/errors.h"
+#include "sealring/device/cuda/fused_job.h"
 #include "sealring/device/cuda/make_job.h"
 #include "sealring/device/cuda/nccl_comm.h"
 #include "sealring/device/cuda/reduce.h"
@@ -110,9 +111,10 @@ bool CudaGroup::is_fused() const { return fused_ != nullptr && op_.redop != RedO
 Result<void> CudaGroup::exchange_fused(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
                                        DeviceStepRules rules) {
   const auto width = dtype_bytes(op_.dtype);
+  const bool small = is_small(config_, op_.dtype, sends, recvs, fused_->small_bytes_max());
   const auto segments_of = [&](std::uint64_t bytes) {
     const FusedCut cut = fused_cut(bytes, op_.dtype, world(), fused_->columns());
-    return RecordLayout::of(bytes, cut.segment_bytes).segments();
+    return RecordLayout::of(bytes, small ? kSmallSegment : cut.segment_bytes).segments();
   };
   for (const DeviceSend& send : sends) {
     counters_.seals += 1;

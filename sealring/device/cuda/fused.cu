@@ -24,11 +24,13 @@ __global__ void fused_prologue(FusedState* const state, const __grid_constant__ 
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
-  if (threadIdx.x == 0) begin_step(*state, DeviceFabric::now_ns());
+  __shared__ bool begun;
+  if (threadIdx.x == 0) begun = begin_step(*state, DeviceFabric::now_ns());
   __syncthreads();
-  if (threadIdx.x < kFusedRings) reserve_ring(*state, step, threadIdx.x);
+  if (threadIdx.x < kFusedRings)
+    begun ? reserve_ring(*state, step, threadIdx.x) : refuse_ring(step, threadIdx.x);
   __syncthreads();
-  if (threadIdx.x == 0) settle_step(*state, step);
+  if (threadIdx.x == 0 && begun) settle_step(*state, step);
 }
 
 // Everything is loaded and allocated before the first op: a kernel that waits for another rank must not meet
@@ -187,7 +189,7 @@ Result<void> FusedRank::told(const std::uint32_t (&words)[3]) const {
   error.code = static_cast<Code>(words[0]);
   error.stage = kStage;
   if (error.code == Code::data_tag) {
-    const std::uint32_t peer = words[2] + (words[2] >= group_.rank ? 1 : 0);
+    const std::uint32_t peer = rank_of_peer(group_.rank, words[2] - 1);
     error.what = "a record from rank " + std::to_string(peer < ranks() ? group_.members[peer] : 0) +
                  " is not authentic (segment " + std::to_string(words[1]) + ")";
   } else {

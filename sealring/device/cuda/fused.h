@@ -66,6 +66,7 @@ class FusedRank {
   Result<void> connect(std::byte* my_window, std::span<const Peer> peers);
 
   std::uint32_t columns() const { return columns_; }
+  std::uint64_t small_bytes_max() const { return small_bytes_max_; }
   /// The prologue and the step's one kernel; nothing for a step without records. What the moves may be:
   /// fused_job_of() (fused_job.h). Returns before the step runs. Errors: INVALID_ARGUMENT, UNSUPPORTED, CUDA.
   Result<void> enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,

@@ -121,6 +121,11 @@ struct FusedBody {
 
   // --- the signaller's part; one lane each
 
+  template <class W>
+  SR_HOST_DEVICE static void waited(W& work, int phase, std::uint32_t code, std::uint32_t peer) {
+    work.shared.stop[phase][1] = code;
+    if (code != 0) fail_by(work.state, code, peer, 0);
+  }
   template <class Warp, class W>
   SR_HOST_DEVICE static void wait_for_flag(Warp& warp, W& work, std::uint32_t turn) {
     warp.step([&](int lane) {
@@ -128,7 +133,7 @@ struct FusedBody {
       const std::uint64_t ticket = work.in_ticket(turn);
       const std::byte* const word =
           work.pull_link(turn).job.wire + work.job.shape.flag_offset(work.column, ticket);
-      work.shared.stop[0][1] = work.fabric.wait(word, ticket + 1);
+      waited(work, 0, work.fabric.wait(word, ticket + 1), work.pull_link(turn).peer);
     });
   }
   /// The slot of a segment is free once the segment before it in the slot was taken out.
@@ -140,7 +145,7 @@ struct FusedBody {
       if (lane != 0) return;
       const std::byte* const word =
           work.job.peers.mine[work.push_link(turn).peer] + work.job.shape.credit_offset(work.column, ticket);
-      work.shared.stop[1][1] = work.fabric.wait(word, ticket - WindowShape::kSlots + 1);
+      waited(work, 1, work.fabric.wait(word, ticket - WindowShape::kSlots + 1), work.push_link(turn).peer);
     });
   }
   template <class Warp, class W>
@@ -191,10 +196,8 @@ struct FusedBody {
           if (lane != 0 || shared.open.bad.refused == 0) return;
           shared.stop[0][0] = status_of(Code::data_tag);
           // At once: the signaller of this phase may be waiting for what never comes.
-          if (exchange_if(work.state.verdict, 0, status_of(Code::data_tag)) == 0) {
-            work.state.bad_segment = shared.open.bad.first_segment;
-            work.state.bad_peer = work.pull_link(turn).peer;
-          }
+          fail_by(work.state, status_of(Code::data_tag), work.pull_link(turn).peer,
+                  shared.open.bad.first_segment);
         });
       } else if (warp.index() == kSignaller) {
         if (work.pulls(u, lag)) wait_for_flag(warp, work, u - lag);

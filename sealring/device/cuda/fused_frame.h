@@ -64,6 +64,7 @@ struct FusedFrame {
   template <class Warp, class Fabric>
   SR_HOST_DEVICE void poison_words(Warp& warp, Fabric& fabric, const FusedStep<kLinks>& job) const {
     constexpr std::uint32_t kWords = 2 * WindowShape::kSlots;
+    if (column >= job.shape.columns) return;  // a block of a step that was refused beside another's
     warp.step([&](int lane) {
       for (auto i = static_cast<std::uint32_t>(lane); i < kWords * job.peers.count; i += kLanes) {
         const std::uint32_t word = i % kWords;
@@ -115,6 +116,9 @@ struct FusedFrame {
         if (lane == 0) state.next_column = state.columns_out = 0;
         if (lane < static_cast<int>(kFusedRings))
           end_ring(state, job.peers, job.descriptor, static_cast<std::uint32_t>(lane));
+      });
+      warp.step([&](int lane) {
+        if (lane == 0) exchange_if(state.in_use, 1, 0);
       });
     });
   }

@@ -81,7 +81,8 @@ inline const char* why_not(const DeviceGroupConfig& group, std::span<const Devic
     const DeviceRecv& first = recvs[0];
     const bool alike = recv.dst == first.dst && recv.local == first.local &&
                        recv.elements == first.elements && recv.divisor == first.divisor;
-    if (recvs.size() > 1 && recv.local != nullptr && !(rules.ordered && alike))
+    const bool reduced = recv.local != nullptr || first.local != nullptr;
+    if (recvs.size() > 1 && reduced && !(rules.ordered && alike))
       return "several records are reduced, but not into one output in rank order";
     if (rules.lockstep && recv.elements != first.elements)
       return "records in lockstep are of different lengths";
@@ -98,6 +99,13 @@ struct FusedTuning {
   std::uint64_t small_bytes_max = 0;
 };
 
+/// Whether a step goes by lines. Both ends decide this alike: the one's record out is the other's record in.
+inline bool is_small(const DeviceGroupConfig& group, DType dtype, std::span<const DeviceSend> sends,
+                     std::span<const DeviceRecv> recvs, std::uint64_t small_bytes_max) {
+  return small_bytes_max > 0 && group.members.size() == 2 && sends.size() == 1 && recvs.size() == 1 &&
+         sends[0].elements == recvs[0].elements && sends[0].elements * dtype_bytes(dtype) <= small_bytes_max;
+}
+
 /// The job of a step of `op`: at most one record to and from each peer. `descriptor` is the caller's to fill
 /// in. Errors: UNSUPPORTED (a step that no schedule has; scales).
 inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const DeviceOp& op,
@@ -110,10 +118,7 @@ inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const Devic
     return fail(Code::unsupported, "device.cuda.fused", why);
   FusedJob out;
   const std::uint32_t columns_max = tuning.columns_max;
-  // Both ends decide this alike: the one's record out is the other's record in.
-  const bool small = tuning.small_bytes_max > 0 && ranks == 2 && sends.size() == 1 && recvs.size() == 1 &&
-                     sends[0].elements == recvs[0].elements &&
-                     sends[0].elements * dtype_bytes(op.dtype) <= tuning.small_bytes_max;
+  const bool small = is_small(group, op.dtype, sends, recvs, tuning.small_bytes_max);
   out.small = small ? 1 : 0;
   out.shape = fused_region(ranks, columns_max);
   out.peers = peers;

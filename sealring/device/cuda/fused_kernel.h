@@ -19,7 +19,7 @@ class DeviceFabric {
   SR_HOST_DEVICE std::uint32_t given_up() const {
 #if defined(__CUDA_ARCH__)
     if (const std::uint32_t verdict = verdict_of(state_); verdict != 0) return verdict;
-    if (*static_cast<const volatile std::uint32_t*>(&state_.abort) != 0) return status_of(Code::aborted);
+    if (aborted(state_)) return status_of(Code::aborted);
     if (now_ns() >= state_.deadline_ns) return status_of(Code::timeout);
     __nanosleep(50);
 #endif
@@ -105,7 +105,9 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
   extern __shared__ __align__(1024) unsigned char raw[];
   typename Body::Shared& shared = *reinterpret_cast<typename Body::Shared*>(raw);
 #if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // the prologue is done
+  cudaTriggerProgrammaticLaunchCompletion();  // the op's end may be launched; it waits for the end of this
+                                              // one
+  cudaGridDependencySynchronize();            // the prologue is done
 #endif
   DeviceBlock block;
   DeviceFabric fabric(*state);

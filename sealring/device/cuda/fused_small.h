@@ -159,7 +159,9 @@ struct FusedSmall {
                                             poison_word, found);
         for (std::uint32_t w = 0; w < 3; ++w) words[3 * line + w] = found.words[w];
       }
-      if (codes[lane] != 0) shared.stop = codes[lane];  // any of them
+      if (codes[lane] == 0) return;
+      shared.stop = codes[lane];  // any of them
+      fail_by(work.state, codes[lane], work.job.pull[0].peer, 0);
     });
     return !warp.any(codes);
   }
@@ -176,10 +178,7 @@ struct FusedSmall {
     warp.step([&](int lane) {
       if (lane != 0 || shared.open.bad.refused == 0) return;
       shared.stop = status_of(Code::data_tag);
-      if (exchange_if(work.state.verdict, 0, status_of(Code::data_tag)) == 0) {
-        work.state.bad_segment = shared.open.bad.first_segment;
-        work.state.bad_peer = work.job.pull[0].peer;
-      }
+      fail_by(work.state, status_of(Code::data_tag), work.job.pull[0].peer, shared.open.bad.first_segment);
     });
   }
 

@@ -23,8 +23,9 @@ struct FusedGrant {
 struct FusedState {
   std::uint32_t verdict;      ///< a Code, sticky: the first error
   std::uint32_t bad_segment;  ///< of a DATA_TAG: place in its record
-  std::uint32_t bad_peer;     ///< of a DATA_TAG: peer_index() of who sealed it, or should have
-  std::uint32_t abort;        ///< not 0: whoever waits leaves with ABORTED
+  std::uint32_t bad_peer;     ///< 1 + peer_index() of the peer that it concerns; 0: none
+  std::uint32_t abort;        ///< not 0: no step begins, and whoever waits leaves with ABORTED
+  std::uint32_t in_use;       ///< a step has begun and not ended
   std::uint32_t next_column;  ///< columns take their numbers here when they start
   std::uint32_t columns_out;
   // The step that runs:
@@ -114,6 +115,18 @@ SR_HOST_DEVICE inline std::uint32_t count_one(std::uint32_t& at) {
 SR_HOST_DEVICE inline std::uint32_t verdict_of(const FusedState& state) {
   return *static_cast<const volatile std::uint32_t*>(&state.verdict);
 }
+SR_HOST_DEVICE inline bool aborted(const FusedState& state) {
+  return *static_cast<const volatile std::uint32_t*>(&state.abort) != 0;
+}
+
+/// Makes `code` the verdict unless there is one. `peer`: the peer_index() that it concerns, but for an abort
+/// of this rank's own.
+SR_HOST_DEVICE inline void fail_by(FusedState& state, std::uint32_t code, std::uint32_t peer,
+                                   std::uint32_t segment) {
+  if (exchange_if(state.verdict, 0, code) != 0) return;
+  state.bad_segment = segment;
+  state.bad_peer = code == status_of(Code::aborted) && aborted(state) ? 0 : 1 + peer;
+}
 
 // --- the prologue, before the step's kernel: three parts with a barrier between them. [protocol A.3]
 
@@ -143,13 +156,28 @@ struct FusedReservation {
 /// Threads of the prologue, one a ring: thread i has the key to peer i, thread 8 + i the key from it.
 inline constexpr std::uint32_t kFusedRings = 2 * kFusedRanksMax;
 
-/// One thread.
-SR_HOST_DEVICE inline void begin_step(FusedState& state, std::uint64_t now_ns) {
-  state.status = state.verdict;
+/// One thread. False: another step has not ended; it keeps all that it runs by, but goes on under a verdict.
+SR_HOST_DEVICE inline bool begin_step(FusedState& state, std::uint64_t now_ns) {
+  if (exchange_if(state.in_use, 0, 1) != 0) {
+    exchange_if(state.verdict, 0, status_of(Code::seq_reuse_guard));
+    return false;
+  }
+  state.status = verdict_of(state);
+  if (state.status == 0 && aborted(state)) state.status = status_of(Code::aborted);
   state.deadline_ns = now_ns + state.timeout_ns;
+  return true;
 }
 
-/// Reserves the numbers of a ring's record. A ring's verdict is this rank's too, also without a record.
+/// Of a step that has not begun, one thread a ring: nothing more is sealed or opened under any key.
+SR_HOST_DEVICE inline void refuse_ring(const FusedReservation& step, std::uint32_t thread) {
+  const std::uint32_t peer = thread % kFusedRanksMax;
+  if (peer >= step.peers.count) return;
+  KeyState& ring = *(thread < kFusedRanksMax ? step.peers.out : step.peers.in)[peer];
+  exchange_if(ring.verdict, 0, status_of(Code::seq_reuse_guard));
+}
+
+/// Of a step that has begun: reserves the numbers of a ring's record. A ring's verdict is this rank's too,
+/// also without a record.
 SR_HOST_DEVICE inline void reserve_ring(FusedState& state, const FusedReservation& step,
                                         std::uint32_t thread) {
   const bool out = thread < kFusedRanksMax;
@@ -173,13 +201,13 @@ SR_HOST_DEVICE inline void reserve_ring(FusedState& state, const FusedReservatio
   granted = grant;
 }
 
-/// One thread. On any refusal the step seals nothing.
+/// One thread, of a step that has begun. On any refusal the step seals nothing.
 SR_HOST_DEVICE inline void settle_step(FusedState& state, const FusedReservation& step) {
-  for (std::uint32_t i = 0; i < step.peers.count; ++i) {
-    if (state.status == 0) state.status = state.push[i].status;
-    if (state.status == 0) state.status = state.pull[i].status;
-  }
   if (state.status != 0) exchange_if(state.verdict, 0, state.status);
+  for (std::uint32_t i = 0; i < step.peers.count && state.status == 0; ++i) {
+    state.status = state.push[i].status != 0 ? state.push[i].status : state.pull[i].status;
+    if (state.status != 0) fail_by(state, state.status, i, 0);
+  }
 }
 
 // --- what the last column does when all others are out, but for the poisoning

@@ -54,6 +54,10 @@ SR_HOST_DEVICE constexpr std::uint32_t fused_segment_max(std::uint32_t ranks) {
 SR_HOST_DEVICE constexpr std::uint32_t peer_index(std::uint32_t rank, std::uint32_t other) {
   return other < rank ? other : other - 1;
 }
+/// The same backwards.
+SR_HOST_DEVICE constexpr std::uint32_t rank_of_peer(std::uint32_t rank, std::uint32_t index) {
+  return index < rank ? index : index + 1;
+}
 
 /// A region of a window: slots, then flags (written by the peer's push), then credits (of my pushes).
 struct WindowShape {

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "sealring/device/cuda/fused_state.h"
 #include "sealring/device/cuda/fused_window.h"
 #include "sealring/device/cuda/key_state.h"
 #include "sealring/device/cuda/move_plan.h"
@@ -60,6 +61,7 @@ struct GroupState {
   KeyState* to[kGroupRanksMax];  ///< keys; null: none (mine, suite plain)
   KeyState* from[kGroupRanksMax];
   std::byte* windows[kGroupRanksMax];  ///< mine, and the peers' as this process reaches them; null: none
+  const FusedState* fused;             ///< of the fused steps; null: none
   WireShape shape;
   std::uint64_t sent[kGroupRanksMax][kWireSlots], taken[kGroupRanksMax][kWireSlots];
 };
@@ -75,10 +77,17 @@ SR_HOST_DEVICE inline std::uint32_t fresh_word(const std::uint32_t& at) {
   return *static_cast<const volatile std::uint32_t*>(&at);
 }
 
-/// The first error that this rank's keys to and from `peer` have met; the group's own first. 0: none.
+/// The first error that this rank's keys to and from `peer` have met; the group's own first, then that of its
+/// fused steps, which know whom it concerns when all keys have it. 0: none.
 SR_HOST_DEVICE inline GroupVerdict look_at(const GroupState& state, std::uint32_t peer) {
   GroupVerdict out{fresh_word(state.verdict), 0, 0};
   if (out.code != 0) return out;
+  if (state.fused != nullptr && fresh_word(state.fused->verdict) != 0) {
+    const std::uint32_t bad = fresh_word(state.fused->bad_peer);
+    return GroupVerdict{fresh_word(state.fused->verdict),
+                        bad == 0 ? 0 : 1 + rank_of_peer(state.rank, bad - 1),
+                        fresh_word(state.fused->bad_segment)};
+  }
   for (const KeyState* const keys : {state.from[peer], state.to[peer]}) {
     if (keys == nullptr) continue;
     out = GroupVerdict{fresh_word(keys->verdict), 1 + peer, 0};

@@ -78,8 +78,10 @@ SR_HOST_DEVICE inline std::uint32_t exchange_if(std::uint32_t& at, std::uint32_t
 #endif
 }
 
-/// A word that a copy by the host may change while kernels run: not from one multiprocessor's own cache.
-SR_HOST_DEVICE inline std::uint32_t fresh(const std::uint32_t& at) {
+/// A word that a copy by the host, or a kernel beside this one, may change: not from one multiprocessor's own
+/// cache.
+template <class Word>
+SR_HOST_DEVICE inline Word fresh(const Word& at) {
 #if defined(__CUDA_ARCH__)
   return __ldcg(&at);
 #else
@@ -111,12 +113,12 @@ struct StateView {
 };
 SR_HOST_DEVICE inline StateView view_of(const KeyState& state) {
   StateView out;
-  out.verdict = state.verdict;
-  out.epoch = state.epoch;
-  out.segments = state.segments;
-  out.bytes = state.bytes;
-  out.ops = state.ops;
-  out.seq = state.seq;
+  out.verdict = fresh(state.verdict);
+  out.epoch = fresh(state.epoch);
+  out.segments = fresh(state.segments);
+  out.bytes = fresh(state.bytes);
+  out.ops = fresh(state.ops);
+  out.seq = fresh(state.seq);
   out.budget = state.budget;
 #pragma unroll
   for (std::uint32_t i = 0; i < kSlots; ++i) {
@@ -178,11 +180,19 @@ SR_HOST_DEVICE inline void begin_op(KeyState& state, const OpRequest& request) {
     op.holds = 1;
     op.status = key_state_internal::reserve(state, now, request, op);
   }
+  OpDescriptor& at = state.descriptors[request.descriptor % kDescriptors];
   if (op.status != 0) {
     op.frees = 0;  // the epoch was not entered
     exchange_if(state.verdict, 0, op.status);
   }
-  state.descriptors[request.descriptor % kDescriptors] = op;
+  if (op.status != 0 && op.holds == 0) {
+    // The op that holds the state may be running out of this descriptor, as a graph's does that was launched
+    // twice: its blocks find its numbers, or that they may not use them, and never others.
+    at.status = op.status;
+    at.frees = 0;
+    return;
+  }
+  at = op;
 }
 
 /// What the op's last block does when everybody else is out, but for the poisoning.

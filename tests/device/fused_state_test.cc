@@ -1,0 +1,132 @@
+// Claim: a step that is begun while another one runs, as replays of one graph beside each other would, is
+// refused without changing what the other one's blocks have still to read; nothing is sealed behind an abort;
+// and an error of a fused step is told of the peer that it concerns. How: what the prologue and the last
+// block run is driven on the host; the fused bodies run on the host beside them.
+#include <gtest/gtest.h>
+
+#include "sealring/device/cuda/group_state.h"
+#include "tests/device/fused_steps.h"
+
+namespace sealring::cuda::test {
+namespace {
+
+/// Rank 0 of two: a record of three segments each way in every step.
+struct OneRank {
+  FusedWorld world{2, 3, 7};
+  FusedState& state = *world.states[0];
+  KeyState& out = world.sealing(0, 1);
+  FusedReservation step;
+
+  OneRank() {
+    step.peers = world.peers_of(0);
+    step.push[0] = step.pull[0] = {3, 300};
+  }
+  bool begin() {
+    if (!begin_step(state, 0)) {
+      for (std::uint32_t i = 0; i < kFusedRings; ++i) refuse_ring(step, i);
+      return false;
+    }
+    for (std::uint32_t i = 0; i < kFusedRings; ++i) reserve_ring(state, step, i);
+    settle_step(state, step);
+    return true;
+  }
+  void end() {
+    for (std::uint32_t i = 0; i < kFusedRings; ++i) end_ring(state, step.peers, step.descriptor, i);
+    state.in_use = 0;
+  }
+};
+
+TEST(FusedState, AStepBesideAnotherIsRefusedAndLeavesItAlone) {
+  OneRank rank;
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(rank.begin());
+    rank.end();
+  }
+  ASSERT_TRUE(rank.begin());
+  const FusedGrant push = rank.state.push[0], pull = rank.state.pull[0];
+  ASSERT_EQ(push.view.first_number, 15u);
+  EXPECT_FALSE(rank.begin());  // of the same graph: the same descriptor
+  for (const auto& [now, before] : {std::pair{rank.state.push[0], push}, {rank.state.pull[0], pull}}) {
+    EXPECT_EQ(now.view.first_number, before.view.first_number);
+    EXPECT_EQ(now.view.epoch, before.view.epoch);
+    EXPECT_EQ(now.view.seq, before.view.seq);
+    EXPECT_EQ(now.slot, before.slot);
+    EXPECT_EQ(now.begun, 1u);
+  }
+  EXPECT_EQ(rank.state.status, 0u);
+  EXPECT_EQ(rank.out.descriptors[0].view.first_number, 15u);
+  EXPECT_EQ(rank.out.segments, 18u);
+  // Whoever still begins finds the verdict, and so do the ends of both ops.
+  EXPECT_EQ(rank.state.verdict, status_of(Code::seq_reuse_guard));
+  EXPECT_EQ(rank.out.verdict, status_of(Code::seq_reuse_guard));
+  rank.end();
+  ASSERT_TRUE(rank.begin());
+  EXPECT_EQ(rank.state.status, status_of(Code::seq_reuse_guard));
+  EXPECT_EQ(rank.out.segments, 18u);
+}
+
+// Its columns have numbers behind the other step's: they write into no window, at no place outside of it.
+TEST(FusedState, BlocksOfARefusedStepTouchNoWindow) {
+  SteppingWorld world(2, 3, 11);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    world.states[rank]->next_column = 3;
+    world.states[rank]->verdict = status_of(Code::seq_reuse_guard);
+  }
+  std::size_t posts = 0;
+  world.on_post = [&](const Post&) { return ++posts == 0; };
+  world.all_gather({20'000, DType::f32, RedOp::none, false, 1024, 1});
+  EXPECT_EQ(posts, 0u);
+  for (const auto& window : world.windows) {
+    EXPECT_TRUE(std::ranges::all_of(window->span(), [](std::byte each) { return each == std::byte{0}; }));
+  }
+}
+
+TEST(FusedState, NoStepBeginsBehindAnAbort) {
+  SteppingWorld world(2, 3, 12);
+  world.states[0]->abort = 1;
+  std::size_t data_posts = 0;
+  world.on_post = [&](const Post& post) {
+    data_posts += post.from == 0 && post.value != kPoison ? 1 : 0;
+    return true;
+  };
+  world.all_gather({20'000, DType::f32, RedOp::none, false, 1024, 1});
+  EXPECT_EQ(data_posts, 0u);
+  EXPECT_EQ(world.sealing(0, 1).segments, 0u);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(world.expect_right_or_failed(rank), status_of(Code::aborted));
+  }
+  EXPECT_EQ(world.states[0]->bad_peer, 0u);  // nobody's fault
+  EXPECT_EQ(world.states[1]->bad_peer, 1u);  // by the POISON of rank 0
+}
+
+TEST(FusedState, AGroupTellsWhomAFusedErrorConcerns) {
+  FusedState fused{};
+  GroupState group{};
+  group.ranks = 3;
+  group.rank = 1;
+  group.fused = &fused;
+  std::array<KeyState, 2> keys{};
+  group.to[0] = group.from[0] = &keys[0];
+  group.to[2] = group.from[2] = &keys[1];
+  EXPECT_EQ(verdict_of(group), 0u);
+  fail_by(fused, status_of(Code::data_tag), peer_index(1, 2), 5);
+  fail_by(fused, status_of(Code::timeout), peer_index(1, 0), 6);       // not the first
+  for (KeyState& key : keys) key.verdict = status_of(Code::data_tag);  // as the last block leaves them
+  for (std::uint32_t peer = 0; peer < 3; ++peer) {
+    const GroupVerdict found = look_at(group, peer);
+    EXPECT_EQ(found.code, status_of(Code::data_tag));
+    EXPECT_EQ(found.bad_peer, 1u + 2u);
+    EXPECT_EQ(found.bad_segment, 5u);
+  }
+}
+
+TEST(FusedState, WhoIsNotHeardOfIsNamed) {
+  SteppingWorld world(3, 2, 13);
+  world.on_post = [](const Post& post) { return post.from != 2 || post.to != 0 || !post.flag; };
+  world.reduce_scatter({30'000, DType::f32, RedOp::sum, false, 1024, 1});
+  EXPECT_EQ(world.expect_right_or_failed(0), status_of(Code::timeout));
+  EXPECT_EQ(world.states[0]->bad_peer, 1 + peer_index(0, 2));
+}
+
+}  // namespace
+}  // namespace sealring::cuda::test
