@@ -54,7 +54,7 @@ struct Options {
   double factor = 4;
   std::string increment;
   unsigned ranks = 0, iterations = 20, warmup = 5, check = 1, root = 0, lanes = 1, workers = 0;
-  std::string segment = "256K", python;
+  std::string segment = "256K", python, commit;
   std::uint64_t seed = 1;
   double timeout_s = 120, mark_mad = 5;
   std::optional<double> max_mad;
@@ -245,7 +245,7 @@ Result<BenchSpec> spec_of(const Options& options) {
   const PythonPlace python = find_python(options.python);
   spec.python = python.interpreter;
   spec.python_path = python.path;
-  spec.commit = commit_of(python.root.empty() ? "." : python.root);
+  spec.commit = options.commit.empty() ? commit_of(python.root.empty() ? "." : python.root) : options.commit;
   return spec;
 }
 
@@ -432,6 +432,7 @@ void add_options(CLI::App* verb, Options& o) {
   verb->add_option("--mark-mad", o.mark_mad, "mark rows noisier than this many percent (5)");
   verb->add_option("--max-mad", o.max_mad, "exit with 3 if a row is noisier than this many percent");
   verb->add_option("--json", o.json, "write all samples and the machine record to this file");
+  verb->add_option("--commit", o.commit, "of the measured tree, for the record (what git says here)");
   verb->add_flag(
       "--targets", o.targets,
       "measure and judge this project's speed targets (-e: largest size, 256M); needs PyTorch for Gloo");

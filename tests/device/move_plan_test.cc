@@ -45,7 +45,7 @@ TEST(MovePlan, EveryByteOfARecordLiesInOneChunkThatFits) {
     for (const Suite suite : kSuites) {
       for (const std::uint64_t bytes : sizes()) {
         if (bytes > 1ull << 33 && world > 8) continue;  // long walks, nothing else in them
-        const MoveCut cut = cut_move(bytes, suite, world);
+        const MoveCut cut = cut_move(bytes, suite, slot_bytes_of(world));
         ASSERT_EQ(cut.layout.payload_bytes, bytes);
         ASSERT_EQ(cut.layout.segment_bytes % 128, 0u);
         ASSERT_GE(cut.layout.segment_bytes, kMoveSegmentMin);
@@ -58,12 +58,14 @@ TEST(MovePlan, EveryByteOfARecordLiesInOneChunkThatFits) {
 }
 
 TEST(MovePlan, LargeRecordsHaveTheSegmentsThatKernelsWant) {
-  EXPECT_EQ(cut_move(1ull << 30, Suite::chacha20_poly1305, 2).layout.segment_bytes, 64u * 1024);
-  EXPECT_EQ(cut_move(1ull << 30, Suite::aes_256_gcm, 2).layout.segment_bytes, 128u * 1024);
-  EXPECT_EQ(cut_move(64 << 10, Suite::chacha20_poly1305, 2).layout.segment_bytes, kMoveSegmentMin);
-  EXPECT_EQ(cut_move(0, Suite::chacha20_poly1305, 2).chunks(), 1u);
-  EXPECT_EQ(cut_move(kWholeBytes, Suite::chacha20_poly1305, 2).chunks(), 1u);
-  EXPECT_GE(cut_move(64 << 20, Suite::chacha20_poly1305, 2).chunks(), 4u);
+  EXPECT_EQ(cut_move(1ull << 30, Suite::chacha20_poly1305, slot_bytes_of(2)).layout.segment_bytes,
+            64u * 1024);
+  EXPECT_EQ(cut_move(1ull << 30, Suite::aes_256_gcm, slot_bytes_of(2)).layout.segment_bytes, 64u * 1024);
+  EXPECT_EQ(cut_move(64 << 10, Suite::chacha20_poly1305, slot_bytes_of(2)).layout.segment_bytes,
+            kMoveSegmentMin);
+  EXPECT_EQ(cut_move(0, Suite::chacha20_poly1305, slot_bytes_of(2)).chunks(), 1u);
+  EXPECT_EQ(cut_move(kWholeBytes, Suite::chacha20_poly1305, slot_bytes_of(2)).chunks(), 1u);
+  EXPECT_GE(cut_move(64 << 20, Suite::chacha20_poly1305, slot_bytes_of(2)).chunks(), 4u);
 }
 
 TEST(MovePlan, WindowsStayBelowTheirBound) {
@@ -73,7 +75,9 @@ TEST(MovePlan, WindowsStayBelowTheirBound) {
     EXPECT_GE(shape.slot_bytes, kMoveSegmentMin + kTagBytes);
     EXPECT_EQ(shape.slot_bytes % 128, 0u);
   }
-  EXPECT_EQ(slot_bytes_of(2), kSlotBytesMax);
+  EXPECT_EQ(slot_bytes_of(2), 20ull << 20);
+  EXPECT_EQ(slot_bytes_of(2, SlotPlace::beside_fused), 4ull << 20);
+  EXPECT_EQ(slot_bytes_of(2, SlotPlace::nccl), 32ull << 20);
 }
 
 TEST(MovePlan, TheWordsAndSlotsOfAWindowDoNotOverlap) {
@@ -129,7 +133,7 @@ TEST(MovePlan, BothEndsGiveAPairsChunksInOneOrder) {
     for (int move = 0; move < 6; ++move) {
       const auto from = static_cast<Rank>(random() % world);
       const auto to = static_cast<Rank>((from + 1 + random() % (world - 1)) % world);
-      const MoveCut cut = cut_move(random() % (40u << 20), Suite::chacha20_poly1305, world);
+      const MoveCut cut = cut_move(random() % (40u << 20), Suite::chacha20_poly1305, slot_bytes_of(world));
       sends[from].push_back({to, cut});
       recvs[to].push_back({from, cut});
     }
@@ -148,14 +152,18 @@ TEST(MovePlan, BothEndsGiveAPairsChunksInOneOrder) {
   }
 }
 
-TEST(MovePlan, SealAndOpenShareTheChipOnlyWhereTheyMeet) {
-  EXPECT_EQ(chip_share(1).seal, 100u);
-  EXPECT_EQ(chip_share(1).open, 100u);
+TEST(MovePlan, SealAndOpenShareTheChipOnlyWhereTheyGainByIt) {
+  constexpr auto kWindows = SlotPlace::windows;
   for (const std::size_t rounds : {2u, 100u}) {
-    EXPECT_LE(chip_share(rounds).seal + chip_share(rounds).open, 100u);
-    EXPECT_GT(chip_share(rounds).seal, 0u);
-    EXPECT_GT(chip_share(rounds).open, 0u);
+    const ChipShare share = chip_share(rounds, Suite::chacha20_poly1305, kWindows);
+    EXPECT_LE(share.seal + share.open, 100u);
+    EXPECT_GT(share.seal, 0u);
+    EXPECT_GT(share.open, 0u);
+    EXPECT_EQ(chip_share(rounds, Suite::aes_256_gcm, kWindows).seal, 100u);
+    EXPECT_EQ(chip_share(rounds, Suite::chacha20_poly1305, SlotPlace::nccl).open, 100u);
   }
+  EXPECT_EQ(chip_share(1, Suite::chacha20_poly1305, kWindows).seal, 100u);
+  EXPECT_EQ(chip_share(1, Suite::chacha20_poly1305, kWindows).open, 100u);
 }
 
 }  // namespace

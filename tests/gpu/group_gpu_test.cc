@@ -110,10 +110,13 @@ INSTANTIATE_TEST_SUITE_P(Suites, GroupGpuSuites,
                            return out + (each.param.fused ? "" : "_staged");
                          });
 
-TEST_F(GroupGpu, ReplayedGraphsGoThroughEpochsBetweenEagerOps) {
+class GroupGpuGraphs : public GroupGpu, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(GroupGpuGraphs, ReplayedOnesGoThroughEpochsBetweenEagerOps) {
   GroupOptions options;
   options.world = 3;
-  options.budget.ops_rotate = 24;
+  options.fused = GetParam();
+  options.budget.ops_rotate = options.fused ? 4 : 24;  // a step is one operation of its keys, or one a chunk
   ASSERT_NO_FATAL_FAILURE(open(options));
   GroupCall call;
   call.algorithm = Algorithm::one_hop;
@@ -153,6 +156,8 @@ TEST_F(GroupGpu, ReplayedGraphsGoThroughEpochsBetweenEagerOps) {
   EXPECT_EQ(keys.in_use, 0u);
   for (cudaGraphExec_t exec : execs) cudaGraphExecDestroy(exec);
 }
+
+INSTANTIATE_TEST_SUITE_P(Paths, GroupGpuGraphs, ::testing::Bool());
 
 /// Waits, on a stream of its own, until a word of a window is not 0.
 void wait_for_word(const std::byte* word) {

@@ -7,7 +7,6 @@
 #include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/gate.h"
 #include "sealring/device/cuda/group_verdict.h"
-#include "sealring/device/cuda/launched.h"
 #include "sealring/device/cuda/nccl_wire.h"
 #include "sealring/device/cuda/reduce.h"
 #include "sealring/device/cuda/window_wire.h"
@@ -43,12 +42,6 @@ Result<void> check_config(const DeviceGroupConfig& config, const DeviceGroupKeys
   return {};
 }
 
-/// The fused kernels do what they can do wherever windows are; the rest is staged.
-bool has_fused(const DeviceGroupConfig& config) {
-  return config.fused && config.wire != DeviceWireKind::nccl && config.suite == Suite::chacha20_poly1305 &&
-         config.members.size() > 1 && config.members.size() <= kFusedPeersMax + 1;
-}
-
 /// Blocks of a fused kernel: all that fit at once; of ranks that may share the device, each its part, so that
 /// every one of them has some running.
 std::uint32_t fused_columns(const DeviceGroupConfig& config, unsigned multiprocessors) {
@@ -77,11 +70,9 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
       cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(config_.device)),
       "query"));
   multiprocessors_ = static_cast<unsigned>(value);
-  // An end that waits takes room of the device: of ranks that share it, the last one to start might find
-  // none.
-  if (config_.wire != DeviceWireKind::local) SR_TRY(overlapped_, can_overlap(config_.device));
   SR_TRY(checked(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query"));
-  for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1], &private_stream_})
+  SR_TRY(copies_, CopyStream::of(config_.device));
+  for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1]})
     SR_TRY(checked(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, highest), "stream"));
   for (cudaEvent_t* const event : {&fork_, &sealed_})
     SR_TRY(checked(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "event"));
@@ -144,7 +135,7 @@ Result<void> CudaGroup::make_rings(DeviceGroupKeys keys) {
 
 // All that exchange() will ever need, so that nothing is allocated while others wait.
 Result<void> CudaGroup::make_memory() {
-  const std::uint64_t slot = slot_bytes_of(world());
+  const std::uint64_t slot = slot_bytes_of(config_);
   if (world() > 1) {
     std::uint64_t open_bytes = 0;
     for (const auto& ring : from_) {
@@ -171,17 +162,16 @@ Result<void> CudaGroup::make_memory() {
   return {};
 }
 
-Result<CudaGroup::Memory> CudaGroup::allocate(std::uint64_t bytes, const char* what) {
+Result<CudaGroup::Memory> CudaGroup::allocate(std::uint64_t bytes, const char* what, cudaStream_t stream) {
   Memory out;
   if (bytes == 0) return out;
   SR_TRY(checked(cudaMalloc(&out.data, bytes), what, bytes));
-  // Nobody's leavings are ever sealed. Ended when this returns: no op's stream waits for it.
-  const cudaError_t enqueued = cudaMemsetAsync(out.data, 0, bytes, private_stream_);
-  const cudaError_t ended = cudaStreamSynchronize(private_stream_);
   out.bytes = bytes;
-  if (enqueued == cudaSuccess && ended == cudaSuccess) return out;
+  // Nobody's leavings are ever sealed.
+  const cudaError_t zeroed = cudaMemsetAsync(out.data, 0, bytes, stream);
+  if (zeroed == cudaSuccess) return out;
   cudaFree(out.data);
-  return fail(error_of(enqueued != cudaSuccess ? enqueued : ended, what));
+  return fail(error_of(zeroed, what));
 }
 
 // [protocol A.6] Plaintext may lie there.
@@ -193,9 +183,7 @@ void CudaGroup::release(Memory& memory) {
 }
 
 bool CudaGroup::busy() {
-  for (const cudaStream_t stream : {seal_streams_[0], private_stream_}) {
-    if (cudaStreamQuery(stream) == cudaErrorNotReady) return true;
-  }
+  if (cudaStreamQuery(seal_streams_[0]) == cudaErrorNotReady) return true;
   // The chain has other groups' ops, too, which are waited for only where replays cannot be told from them.
   if (captured_) return chain_->busy();
   const std::lock_guard lock(ends_mutex_);
@@ -214,7 +202,7 @@ bool CudaGroup::wait_until_idle(Deadline deadline) {
 CudaGroup::~CudaGroup() {
   const DeviceGuard guard(config_.device);
   bool idle = true;
-  if (chain_ && state_ != nullptr && private_stream_ != nullptr) {
+  if (chain_ && state_ != nullptr && copies_) {
     idle = wait_until_idle(
         Deadline::in(std::min<std::chrono::nanoseconds>(config_.timeout, std::chrono::hours(1)) + kGrace));
     if (!idle) {
@@ -252,7 +240,7 @@ CudaGroup::~CudaGroup() {
   for (const cudaEvent_t event : free_events_) {
     if (event != nullptr) cudaEventDestroy(event);
   }
-  for (const cudaStream_t stream : {seal_streams_[0], seal_streams_[1], private_stream_}) {
+  for (const cudaStream_t stream : seal_streams_) {
     if (stream != nullptr) cudaStreamDestroy(stream);
   }
 }
@@ -303,8 +291,9 @@ Result<void> CudaGroup::begin(const DeviceOp& op, Stream& stream) {
 }
 
 Result<std::byte*> CudaGroup::scratch(std::uint64_t bytes) {
+  SR_CHECK(in_op_, "scratch outside of an op");
   if (bytes <= scratches_.back().bytes) return scratches_.back().data;
-  if (in_op_ && capture_ != 0)
+  if (capture_ != 0)
     return fail(Code::invalid_argument, kStage,
                 "an operation needs more scratch than any before it, while it is captured",
                 "run it once before the capture");
@@ -312,7 +301,7 @@ Result<std::byte*> CudaGroup::scratch(std::uint64_t bytes) {
   const RelaxedCapture relaxed;
   // What was given before may be in use by ops and graphs: it is kept, and twice its size bounds the waste.
   const std::uint64_t wanted = std::max(bytes, 2 * scratches_.back().bytes);
-  SR_TRY(const Memory scratch, allocate(wanted, "scratch"));
+  SR_TRY(const Memory scratch, allocate(wanted, "scratch", stream_));
   scratches_.push_back(scratch);
   return scratch.data;
 }
@@ -335,7 +324,7 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   const DeviceGuard guard(config_.device);
   // What the host has given up is under a verdict by its end, whichever of its steps were enqueued.
   if (aborted_) SR_TRY(enqueue_gate(state_, GateJob::of(), stream_));
-  SR_TRY(enqueue_end(state_, dtype, output, overlapped_, stream_));
+  SR_TRY(enqueue_end(state_, dtype, output, stream_));
   SR_TRY(chain_->record(stream_, capture_));
   if (capture_ != 0) return 0;
   const std::lock_guard lock(ends_mutex_);
@@ -374,9 +363,9 @@ Result<void> CudaGroup::verdict() {
   {
     const std::lock_guard lock(look_mutex_);
     SR_TRY(checked(
-        cudaMemcpyAsync(&found, &state_->verdict, sizeof found, cudaMemcpyDeviceToHost, private_stream_),
+        cudaMemcpyAsync(&found, &state_->verdict, sizeof found, cudaMemcpyDeviceToHost, copies_->stream()),
         "verdict"));
-    SR_TRY(checked(cudaStreamSynchronize(private_stream_), "verdict"));
+    SR_TRY(checked(cudaStreamSynchronize(copies_->stream()), "verdict"));
   }
   if (found.code == 0) return {};
   Result<void> refill;
@@ -396,8 +385,8 @@ void CudaGroup::abort() noexcept {
   if (fused_) (void)fused_->abort();  // whoever waits is ended by its deadline then
   static const std::uint32_t one = 1;
   const std::lock_guard lock(look_mutex_);
-  cudaMemcpyAsync(&state_->abort, &one, sizeof one, cudaMemcpyHostToDevice, private_stream_);
-  cudaStreamSynchronize(private_stream_);
+  cudaMemcpyAsync(&state_->abort, &one, sizeof one, cudaMemcpyHostToDevice, copies_->stream());
+  cudaStreamSynchronize(copies_->stream());
   cudaGetLastError();  // whoever waits is ended by its deadline then
 }
 

@@ -21,7 +21,9 @@
 #include <mutex>
 #include <vector>
 
+#include "sealring/device/cuda/copy_stream.h"
 #include "sealring/device/cuda/fused.h"
+#include "sealring/device/cuda/group_shape.h"
 #include "sealring/device/cuda/group_state.h"
 #include "sealring/device/cuda/launch.h"
 #include "sealring/device/cuda/launch_chain.h"
@@ -71,7 +73,8 @@ class CudaGroup final : public DeviceGroup {
   Result<void> make_rings(DeviceGroupKeys keys);
   Result<void> make_memory();
   Result<void> make_wire();
-  Result<Memory> allocate(std::uint64_t bytes, const char* what);
+  /// Zeroed in the order of `stream`.
+  static Result<Memory> allocate(std::uint64_t bytes, const char* what, cudaStream_t stream = nullptr);
   static void release(Memory& memory);
   bool busy();
   bool wait_until_idle(Deadline deadline);
@@ -94,7 +97,6 @@ class CudaGroup final : public DeviceGroup {
 
   const DeviceGroupConfig config_;
   unsigned multiprocessors_ = 1;
-  bool overlapped_ = false;  ///< a kernel may begin while the one before it ends
   GroupState* state_ = nullptr;
   std::unique_ptr<DeviceWire> wire_;
   WindowWire* windows_ = nullptr;     ///< the wire, where it has windows
@@ -105,7 +107,7 @@ class CudaGroup final : public DeviceGroup {
   Memory sealed_from_, local_from_;    ///< a slot each: what is sealed, or taken as local, with its factor
   std::vector<Memory> scratches_;      ///< the last is in use; captured graphs may hold the others
   cudaStream_t seal_streams_[2] = {};  ///< of eager ops, of captured ones
-  cudaStream_t private_stream_ = nullptr;
+  std::shared_ptr<const CopyStream> copies_;
   cudaEvent_t fork_ = nullptr, sealed_ = nullptr;
   std::shared_ptr<LaunchChain> chain_;
   bool connected_ = false;

@@ -23,11 +23,12 @@ const std::byte* behind(const std::byte* base, std::uint64_t offset) {
 std::byte* behind(std::byte* base, std::uint64_t offset) { return base == nullptr ? nullptr : base + offset; }
 
 template <class Move>
-std::vector<MoveEnd> ends_of(std::span<const Move> moves, DType dtype, Suite suite, std::uint32_t world) {
+std::vector<MoveEnd> ends_of(std::span<const Move> moves, DType dtype, const DeviceGroupConfig& config) {
   std::vector<MoveEnd> out;
   for (const Move& move : moves) {
-    SR_CHECK(move.peer < world, "peer", move.peer);
-    out.push_back({move.peer, cut_move(move.elements * dtype_bytes(dtype), suite, world)});
+    SR_CHECK(move.peer < config.members.size(), "peer", move.peer);
+    out.push_back(
+        {move.peer, cut_move(move.elements * dtype_bytes(dtype), config.suite, slot_bytes_of(config))});
   }
   return out;
 }
@@ -84,10 +85,10 @@ Result<void> CudaGroup::exchange(std::span<const DeviceSend> sends, std::span<co
   const DeviceGuard guard(config_.device);
   if (is_fused()) return exchange_fused(sends, recvs, rules);
   Step step{sends, recvs, rules, {}, {}, {}, {}};
-  step.send_ends = ends_of(sends, op_.dtype, config_.suite, world());
-  step.recv_ends = ends_of(recvs, op_.dtype, config_.suite, world());
+  step.send_ends = ends_of(sends, op_.dtype, config_);
+  step.recv_ends = ends_of(recvs, op_.dtype, config_);
   step.rounds = plan_rounds(step.send_ends, step.recv_ends);
-  step.share = chip_share(step.rounds.size());
+  step.share = chip_share(step.rounds.size(), config_.suite, slot_place(config_));
   // In lockstep chunk c of a receive may lie over chunk c of a send: round c must be the same part of both.
   for (std::size_t i = 0; rules.lockstep && i < sends.size(); ++i)
     SR_CHECK(recvs.empty() || sends[i].elements == recvs[0].elements, "lockstep of different sizes");
@@ -237,7 +238,7 @@ Result<void> CudaGroup::open_ordered(const Step& step, std::size_t round) {
   const MoveCut& cut = step.recv_ends[chunks[0].move].cut;
   const std::uint32_t chunk = chunks[0].chunk;
   SR_CHECK(chunks.size() == step.recvs.size() && chunks.size() < world(), "a sum of several");
-  const std::uint64_t slot = slot_bytes_of(world());
+  const std::uint64_t slot = slot_bytes_of(config_);
   const std::byte* contributions[kGroupRanksMax] = {};  // by group rank
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     CombineOp combine;

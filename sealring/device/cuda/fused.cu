@@ -91,7 +91,6 @@ Result<void> check_group(const DeviceGroupConfig& group, std::uint32_t columns) 
 FusedRank::~FusedRank() {
   const DeviceGuard guard(group_.device);
   cudaDeviceSynchronize();
-  if (private_stream_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(private_stream_));
   if (state_ != nullptr) {
     cudaMemset(state_, 0, sizeof(FusedState));
     cudaFree(state_);
@@ -116,9 +115,7 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
   SR_TRY(checked(cudaMemcpy(out->state_, state.get(), sizeof(FusedState), cudaMemcpyHostToDevice),
                  "fused state"));
   SR_TRY(out->overlapped_, can_overlap(group.device));
-  cudaStream_t stream = nullptr;
-  SR_TRY(checked(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
-  out->private_stream_ = stream;
+  SR_TRY(out->copies_, CopyStream::of(group.device));
   SR_TRY(checked(cudaDeviceSynchronize(), "fused state"));
   return out;
 }
@@ -217,13 +214,13 @@ Result<void> FusedRank::verdict(void* stream) const {
 
 Result<void> FusedRank::verdict_so_far() const {
   const RelaxedCapture relaxed;
-  return verdict(private_stream_);
+  return verdict(copies_->stream());
 }
 
 Result<void> FusedRank::abort() {
   const DeviceGuard guard(group_.device);
   const RelaxedCapture relaxed;
-  const auto native = static_cast<cudaStream_t>(private_stream_);
+  const cudaStream_t native = copies_->stream();
   static const std::uint32_t one = 1;
   SR_TRY(checked(cudaMemcpyAsync(&state_->abort, &one, sizeof one, cudaMemcpyHostToDevice, native), "abort"));
   return checked(cudaStreamSynchronize(native), "abort");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sealring/base/result.h"
+#include "sealring/device/cuda/copy_stream.h"
 #include "sealring/device/cuda/fused_state.h"
 #include "sealring/device/cuda/launch.h"
 #include "sealring/device/device_group.h"
@@ -95,7 +96,7 @@ class FusedRank {
   std::vector<FusedEntry> entries_;
   FusedState* state_ = nullptr;
   FusedPeers peers_;
-  void* private_stream_ = nullptr;
+  std::shared_ptr<const CopyStream> copies_;
   std::uint32_t next_descriptor_ = 0;
 };
 

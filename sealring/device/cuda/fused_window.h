@@ -87,16 +87,24 @@ struct WindowShape {
 };
 
 /// How a record is cut: a pure function of what both of its ends know. 8192 elements a segment (8-byte types
-/// 4096), less where a group's largest segment is, halved until every column has three. `columns` share them:
+/// 4096), less where a group's largest segment is, halved while columns have few of them: long segments cost
+/// less each, and many of them even out what the last one of a column leaves idle. `columns` share them:
 /// column c has the segments c, c + columns, ...
 struct FusedCut {
   std::uint32_t segment_bytes = 0;
   std::uint32_t columns = 0;
 };
+/// Halves of segments that a column has at least of that size, tuned on two H200 (docs/kernel-notes.md).
+constexpr std::uint64_t fused_half_segments(std::uint32_t segment_bytes) {
+  if (segment_bytes > 16 * 1024) return 12;
+  if (segment_bytes > 8 * 1024) return 8;
+  return segment_bytes > 4 * 1024 ? 4 : 1;
+}
 inline FusedCut fused_cut(std::uint64_t bytes, DType dtype, std::uint32_t ranks, std::uint32_t columns_max) {
   FusedCut out;
   out.segment_bytes = std::min(8192 * dtype_bytes(dtype), fused_segment_max(ranks));
-  while (out.segment_bytes > kFusedSegmentMin && bytes < 3ull * columns_max * out.segment_bytes)
+  while (out.segment_bytes > kFusedSegmentMin &&
+         2 * bytes < fused_half_segments(out.segment_bytes) * columns_max * out.segment_bytes)
     out.segment_bytes /= 2;
   const std::uint64_t segments = RecordLayout::of(bytes, out.segment_bytes).segments();
   out.columns = static_cast<std::uint32_t>(std::min<std::uint64_t>(segments, columns_max));

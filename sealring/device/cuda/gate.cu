@@ -5,7 +5,6 @@
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/errors.h"
 #include "sealring/device/cuda/gate.h"
-#include "sealring/device/cuda/launched.h"
 #include "sealring/device/cuda/reduce_body.h"
 
 namespace sealring::cuda {
@@ -53,9 +52,6 @@ constexpr unsigned kEndThreads = 256;
 
 __global__ void __launch_bounds__(kEndThreads) end_kernel(GroupState* const state, std::byte* const output,
                                                           const std::uint64_t bytes, const Chunk pattern) {
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
   // All blocks see the same: whoever could have set a verdict has ended.
   __shared__ std::uint32_t failed;
   if (threadIdx.x == 0) failed = 0;
@@ -95,8 +91,7 @@ Result<void> enqueue_gate(GroupState* state, const GateJob& job, void* stream) {
       "launch");
 }
 
-Result<void> enqueue_end(GroupState* state, DType dtype, std::span<std::byte> output, bool overlapped,
-                         void* stream) {
+Result<void> enqueue_end(GroupState* state, DType dtype, std::span<std::byte> output, void* stream) {
   Chunk pattern;
   poison(dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
   std::byte* memory = output.data();
@@ -104,8 +99,11 @@ Result<void> enqueue_end(GroupState* state, DType dtype, std::span<std::byte> ou
   // A block a MiB: only a failed op has anything to write.
   const auto blocks = static_cast<unsigned>(std::clamp<std::uint64_t>(bytes >> 20, 1, 64));
   void* arguments[] = {&state, &memory, &bytes, &pattern};
-  return launched(reinterpret_cast<const void*>(&end_kernel), blocks, kEndThreads, 0,
-                  static_cast<cudaStream_t>(stream), overlapped, arguments);
+  // In plain stream order: blocks that waited here for the op's kernel would keep the multiprocessors from
+  // taking columns of other ranks that share the device.
+  return checked(cudaLaunchKernel(reinterpret_cast<const void*>(&end_kernel), dim3(blocks), dim3(kEndThreads),
+                                  arguments, 0, static_cast<cudaStream_t>(stream)),
+                 "launch");
 }
 
 }  // namespace sealring::cuda

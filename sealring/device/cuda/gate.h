@@ -13,8 +13,7 @@ Result<void> load_gates();
 /// In stream order; `state` lies on the device. Errors: CUDA.
 Result<void> enqueue_gate(GroupState* state, const GateJob& job, void* stream);
 /// An op's end: where the group or a key has a verdict by then, it becomes that of the group and of all its
-/// keys, and `output` is poisoned. `overlapped`: as launched.h has it. Errors: CUDA.
-Result<void> enqueue_end(GroupState* state, DType dtype, std::span<std::byte> output, bool overlapped,
-                         void* stream);
+/// keys, and `output` is poisoned. Errors: CUDA.
+Result<void> enqueue_end(GroupState* state, DType dtype, std::span<std::byte> output, void* stream);
 
 }  // namespace sealring::cuda

@@ -17,17 +17,11 @@ CudaSlots::CudaSlots(unsigned device, Suite suite, KeyState* state, GcmKey* gcm_
       gcm_keys_(gcm_keys),
       zeros_(gcm_keys != nullptr ? sizeof(GcmKey) : 0) {}
 
-CudaSlots::~CudaSlots() {
-  if (stream_ == nullptr) return;
-  const DeviceGuard guard(device_);
-  cudaStreamDestroy(stream_);
-}
-
 Result<std::unique_ptr<CudaSlots>> CudaSlots::make(unsigned device, Suite suite, KeyState* state,
                                                    GcmKey* gcm_keys) {
   const DeviceGuard guard(device);
   std::unique_ptr<CudaSlots> out(new CudaSlots(device, suite, state, gcm_keys));
-  SR_TRY(checked(cudaStreamCreateWithFlags(&out->stream_, cudaStreamNonBlocking), "key stream"));
+  SR_TRY(out->copies_, CopyStream::of(device));
   return out;
 }
 
@@ -36,8 +30,8 @@ Result<std::unique_ptr<CudaSlots>> CudaSlots::make(unsigned device, Suite suite,
 Result<void> CudaSlots::copy_in(void* device_at, const void* from, std::size_t bytes) {
   const DeviceGuard guard(device_);
   const RelaxedCapture relaxed;
-  const cudaError_t enqueued = cudaMemcpyAsync(device_at, from, bytes, cudaMemcpyHostToDevice, stream_);
-  const cudaError_t ended = cudaStreamSynchronize(stream_);
+  const cudaError_t enqueued = cudaMemcpyAsync(device_at, from, bytes, cudaMemcpyHostToDevice, copies_->stream());
+  const cudaError_t ended = cudaStreamSynchronize(copies_->stream());
   SR_TRY(checked(enqueued, "key upload"));
   return checked(ended, "key upload");
 }
@@ -48,12 +42,12 @@ Result<SlotLook> CudaSlots::look() {
   SlotLook out{};
   static_assert(offsetof(KeySlot, epoch) == 0 && offsetof(KeySlot, state) == offsetof(SlotHead, state));
   SR_TRY(checked(cudaMemcpy2DAsync(out.heads.data(), sizeof(SlotHead), state_->slots, sizeof(KeySlot),
-                                   sizeof(SlotHead), kSlots, cudaMemcpyDeviceToHost, stream_),
+                                   sizeof(SlotHead), kSlots, cudaMemcpyDeviceToHost, copies_->stream()),
                  "key slots"));
   SR_TRY(checked(
-      cudaMemcpyAsync(&out.verdict, &state_->verdict, sizeof out.verdict, cudaMemcpyDeviceToHost, stream_),
+      cudaMemcpyAsync(&out.verdict, &state_->verdict, sizeof out.verdict, cudaMemcpyDeviceToHost, copies_->stream()),
       "key slots"));
-  SR_TRY(checked(cudaStreamSynchronize(stream_), "key slots"));
+  SR_TRY(checked(cudaStreamSynchronize(copies_->stream()), "key slots"));
   return out;
 }
 
@@ -61,9 +55,9 @@ Result<DeviceVerdict> CudaSlots::verdict_now() {
   const DeviceGuard guard(device_);
   const RelaxedCapture relaxed;
   DeviceVerdict out;
-  SR_TRY(checked(cudaMemcpyAsync(&out, &state_->verdict, sizeof out, cudaMemcpyDeviceToHost, stream_),
+  SR_TRY(checked(cudaMemcpyAsync(&out, &state_->verdict, sizeof out, cudaMemcpyDeviceToHost, copies_->stream()),
                  "verdict"));
-  SR_TRY(checked(cudaStreamSynchronize(stream_), "verdict"));
+  SR_TRY(checked(cudaStreamSynchronize(copies_->stream()), "verdict"));
   return out;
 }
 

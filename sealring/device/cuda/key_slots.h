@@ -1,4 +1,4 @@
-// The key slots of a KeyState on a CUDA device, reached by ordinary copies on a stream of their own.
+// The key slots of a KeyState on a CUDA device, reached by ordinary copies.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,14 +7,16 @@
 #include <vector>
 
 #include "sealring/base/types.h"
+#include "sealring/device/cuda/copy_stream.h"
 #include "sealring/device/cuda/key_refill.h"
 #include "sealring/device/cuda/verdict.h"
 
 namespace sealring::cuda {
 
 /// Works while other streams of the process are captured into graphs, and waits for none of them: the stream
-/// is non-blocking, and each call runs in relaxed capture mode. Copies alone, no kernel and no memset: a GPU
-/// full of waiting kernels does not stop them. Thread-safe as far as one slot is written by one thread.
+/// (copy_stream.h) is non-blocking, and each call runs in relaxed capture mode. Copies alone, no kernel and
+/// no memset: a GPU full of waiting kernels does not stop them. Thread-safe as far as one slot is written by
+/// one thread.
 class CudaSlots final : public SlotMemory {
  public:
   /// `state` and `gcm_keys` (null: the suite needs none) lie on the device and outlive this.
@@ -22,7 +24,6 @@ class CudaSlots final : public SlotMemory {
                                                  GcmKey* gcm_keys);
   CudaSlots(const CudaSlots&) = delete;
   CudaSlots& operator=(const CudaSlots&) = delete;
-  ~CudaSlots() override;
 
   /// The whole state, before anybody uses it.
   Result<void> write_state(const KeyState& state) { return copy_in(state_, &state, sizeof state); }
@@ -42,7 +43,7 @@ class CudaSlots final : public SlotMemory {
   Suite suite_;
   KeyState* state_;
   GcmKey* gcm_keys_;
-  cudaStream_t stream_ = nullptr;
+  std::shared_ptr<const CopyStream> copies_;
   std::vector<std::byte> zeros_;
 };
 

@@ -17,15 +17,24 @@ inline constexpr std::uint32_t kGroupRanksMax = 64;
 /// Chunks of an ordered pair that may be under way.
 inline constexpr std::uint32_t kWireSlots = 3;
 inline constexpr std::uint64_t kWindowBytesMax = 64ull << 20;
-inline constexpr std::uint64_t kSlotBytesMax = 8ull << 20;
 inline constexpr std::uint32_t kMoveSegmentMin = 2 * 1024;
 
-/// Bytes of a slot: all slots of a rank's window stay below kWindowBytesMax.
-constexpr std::uint64_t slot_bytes_of(std::uint32_t world) {
-  if (world < 2) return kSlotBytesMax;
-  constexpr std::uint64_t kStep = 64 * 1024;
-  const std::uint64_t share = (kWindowBytesMax - kStep) / (std::uint64_t{world - 1} * kWireSlots);
-  return std::min(kSlotBytesMax, share / kStep * kStep);
+/// Where the slots lie: in windows, in windows that the fused kernels mostly fill, or in NCCL's buffers,
+/// which nobody maps and which pay for each exchange, so that few and large ones are better.
+enum class SlotPlace { windows, beside_fused, nccl };
+
+/// Bytes of a slot: all slots of a rank's window, the fused kernels' included, stay near kWindowBytesMax.
+constexpr std::uint64_t slot_bytes_of(std::uint32_t world, SlotPlace place = SlotPlace::windows) {
+  constexpr std::uint64_t kStep = 64 * 1024, kMiB = 1ull << 20;
+  const std::uint64_t all = place == SlotPlace::windows ? kWindowBytesMax - kStep
+                            : place == SlotPlace::nccl  ? 192 * kMiB
+                                                        : 12 * kMiB;
+  const std::uint64_t most = place == SlotPlace::windows ? 20 * kMiB
+                             : place == SlotPlace::nccl  ? 32 * kMiB
+                                                         : 4 * kMiB;
+  if (world < 2) return most;
+  const std::uint64_t share = all / (std::uint64_t{world - 1} * kWireSlots);
+  return std::max(std::min(most, share / kStep * kStep), kStep);
 }
 
 /// What a suite's kernels want: the segment size of large records, and how many segments fill a launch.
@@ -38,7 +47,7 @@ constexpr SegmentWish segment_wish(Suite suite) {
     case Suite::aes_256_gcm:
     case Suite::aes_128_gcm:
     case Suite::chained_gmac:
-      return {128 * 1024, 56};  // one block a multiprocessor, half of them
+      return {64 * 1024, 56};  // one block a multiprocessor, half of them
     case Suite::chacha20_poly1305:
       return {64 * 1024, 112};
     case Suite::plain:
@@ -70,12 +79,19 @@ struct MoveCut {
   }
 };
 
-/// The cut of a record of `bytes` in a group of `world`. Records up to kWholeBytes are one chunk where the
-/// slot allows it; longer ones make four chunks or more, so that sealing, wire and opening overlap.
+/// Whether a suite's kernels take a whole multiprocessor a block: then sealing and opening have nothing to
+/// gain from running side by side.
+constexpr bool takes_multiprocessors(Suite suite) {
+  return suite == Suite::aes_256_gcm || suite == Suite::aes_128_gcm || suite == Suite::chained_gmac;
+}
+
+/// The cut of a record of `bytes` that goes through slots of `slot` bytes. Records up to kWholeBytes are one
+/// chunk where the slot allows it; longer ones make four chunks or more, so that sealing, wire and opening
+/// overlap; or as few as there can be, where the kernels take whole multiprocessors.
 inline constexpr std::uint64_t kWholeBytes = 2ull << 20;
-constexpr MoveCut cut_move(std::uint64_t bytes, Suite suite, std::uint32_t world) {
-  const std::uint64_t slot = slot_bytes_of(world);
-  const std::uint64_t target = bytes <= kWholeBytes ? slot : std::min(slot, std::max(bytes / 4, kWholeBytes));
+constexpr MoveCut cut_move(std::uint64_t bytes, Suite suite, std::uint64_t slot) {
+  const bool whole = bytes <= kWholeBytes || takes_multiprocessors(suite);
+  const std::uint64_t target = whole ? slot : std::min(slot, std::max(bytes / 4, kWholeBytes));
   const SegmentWish wish = segment_wish(suite);
   std::uint32_t segment = wish.segment_bytes;
   const std::uint64_t launch = std::min(bytes, target);
@@ -129,13 +145,14 @@ inline std::vector<MoveRound> plan_rounds(std::span<const MoveEnd> sends, std::s
   return out;
 }
 
-/// How much of the chip, in percent, a launch of seal or open takes. Where both may run at once, each leaves
-/// the other room, so that neither waits for the other's end.
+/// How much of the chip, in percent, a launch of seal or open takes. Where both may well run at once, each
+/// leaves the other room, so that neither waits for the other's end.
 struct ChipShare {
   unsigned seal = 100, open = 100;
 };
-constexpr ChipShare chip_share(std::size_t rounds) {
-  return rounds > 1 ? ChipShare{50, 50} : ChipShare{100, 100};
+constexpr ChipShare chip_share(std::size_t rounds, Suite suite, SlotPlace place) {
+  const bool beside = rounds > 1 && !takes_multiprocessors(suite) && place != SlotPlace::nccl;
+  return beside ? ChipShare{50, 50} : ChipShare{100, 100};
 }
 
 }  // namespace sealring::cuda

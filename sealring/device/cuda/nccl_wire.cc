@@ -124,7 +124,7 @@ Result<void> NcclWire::set_up() {
   SR_TRY(load_nccl_marks());
   streams_ = std::make_unique<CudaStreams>(state_);
   SR_TRY(streams_->set_up());
-  staging_.slot_bytes = slot_bytes_of(world_);
+  staging_.slot_bytes = slot_bytes_of(world_, SlotPlace::nccl);
   staging_.rank = rank_;
   const std::uint64_t bytes = NcclStaging::bytes(world_, staging_.slot_bytes);
   SR_TRY(checked(cudaMalloc(&staging_.data, bytes), "NCCL buffers", bytes));

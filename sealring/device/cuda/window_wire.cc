@@ -2,6 +2,7 @@
 
 #include "sealring/device/cuda/errors.h"
 #include "sealring/device/cuda/gate.h"
+#include "sealring/device/cuda/group_shape.h"
 
 namespace sealring::cuda {
 namespace {
@@ -19,7 +20,7 @@ Result<std::unique_ptr<WindowWire>> WindowWire::make(const DeviceGroupConfig& co
   std::unique_ptr<WindowWire> out(new WindowWire(config.device, config.rank, config.wire));
   const auto ranks = static_cast<std::uint32_t>(config.members.size());
   out->state_ = state;
-  out->shape_ = WireShape::of(ranks, slot_bytes_of(ranks));
+  out->shape_ = WireShape::of(ranks, slot_bytes_of(config));
   SR_TRY(out->window_, Window::make(config.device, out->beside_offset() + beside_bytes, config.wire,
                                     config.rank, static_cast<std::uint16_t>(ranks)));
   out->peers_.resize(ranks);

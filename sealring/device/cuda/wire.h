@@ -45,7 +45,7 @@ class DeviceWire {
 
   /// Until out_place(peer) may be written, for every peer of round.out. Begins the round: the places are its.
   virtual Result<void> ready(const WireRound& round, void* stream) = 0;
-  /// Of the round that began last: aligned to 128 bytes, slot_bytes_of(world) long.
+  /// Of the round that began last: aligned to 128 bytes, slot_bytes_of(config) long.
   virtual std::byte* out_place(Rank peer) = 0;
   virtual Result<void> sent(const WireRound& round, void* stream) = 0;
   /// Until in_place(peer) holds what the peer sent, for every peer of round.in; or until an error, which the
