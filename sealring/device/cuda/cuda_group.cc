@@ -7,7 +7,6 @@
 #include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/gate.h"
 #include "sealring/device/cuda/group_verdict.h"
-#include "sealring/device/cuda/launched.h"
 #include "sealring/device/cuda/nccl_wire.h"
 #include "sealring/device/cuda/reduce.h"
 #include "sealring/device/cuda/window_wire.h"
@@ -71,9 +70,6 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
       cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(config_.device)),
       "query"));
   multiprocessors_ = static_cast<unsigned>(value);
-  // An end that waits takes room of the device: of ranks that share it, the last one to start might find
-  // none.
-  if (config_.wire != DeviceWireKind::local) SR_TRY(overlapped_, can_overlap(config_.device));
   SR_TRY(checked(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query"));
   SR_TRY(copies_, CopyStream::of(config_.device));
   for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1]})
@@ -166,17 +162,16 @@ Result<void> CudaGroup::make_memory() {
   return {};
 }
 
-Result<CudaGroup::Memory> CudaGroup::allocate(std::uint64_t bytes, const char* what) {
+Result<CudaGroup::Memory> CudaGroup::allocate(std::uint64_t bytes, const char* what, cudaStream_t stream) {
   Memory out;
   if (bytes == 0) return out;
   SR_TRY(checked(cudaMalloc(&out.data, bytes), what, bytes));
-  // Nobody's leavings are ever sealed. Ended when this returns: no op's stream waits for it.
-  const cudaError_t enqueued = cudaMemsetAsync(out.data, 0, bytes, seal_streams_[0]);
-  const cudaError_t ended = cudaStreamSynchronize(seal_streams_[0]);
   out.bytes = bytes;
-  if (enqueued == cudaSuccess && ended == cudaSuccess) return out;
+  // Nobody's leavings are ever sealed.
+  const cudaError_t zeroed = cudaMemsetAsync(out.data, 0, bytes, stream);
+  if (zeroed == cudaSuccess) return out;
   cudaFree(out.data);
-  return fail(error_of(enqueued != cudaSuccess ? enqueued : ended, what));
+  return fail(error_of(zeroed, what));
 }
 
 // [protocol A.6] Plaintext may lie there.
@@ -296,8 +291,9 @@ Result<void> CudaGroup::begin(const DeviceOp& op, Stream& stream) {
 }
 
 Result<std::byte*> CudaGroup::scratch(std::uint64_t bytes) {
+  SR_CHECK(in_op_, "scratch outside of an op");
   if (bytes <= scratches_.back().bytes) return scratches_.back().data;
-  if (in_op_ && capture_ != 0)
+  if (capture_ != 0)
     return fail(Code::invalid_argument, kStage,
                 "an operation needs more scratch than any before it, while it is captured",
                 "run it once before the capture");
@@ -305,7 +301,7 @@ Result<std::byte*> CudaGroup::scratch(std::uint64_t bytes) {
   const RelaxedCapture relaxed;
   // What was given before may be in use by ops and graphs: it is kept, and twice its size bounds the waste.
   const std::uint64_t wanted = std::max(bytes, 2 * scratches_.back().bytes);
-  SR_TRY(const Memory scratch, allocate(wanted, "scratch"));
+  SR_TRY(const Memory scratch, allocate(wanted, "scratch", stream_));
   scratches_.push_back(scratch);
   return scratch.data;
 }
@@ -328,7 +324,7 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   const DeviceGuard guard(config_.device);
   // What the host has given up is under a verdict by its end, whichever of its steps were enqueued.
   if (aborted_) SR_TRY(enqueue_gate(state_, GateJob::of(), stream_));
-  SR_TRY(enqueue_end(state_, dtype, output, overlapped_, stream_));
+  SR_TRY(enqueue_end(state_, dtype, output, stream_));
   SR_TRY(chain_->record(stream_, capture_));
   if (capture_ != 0) return 0;
   const std::lock_guard lock(ends_mutex_);

@@ -73,7 +73,8 @@ class CudaGroup final : public DeviceGroup {
   Result<void> make_rings(DeviceGroupKeys keys);
   Result<void> make_memory();
   Result<void> make_wire();
-  Result<Memory> allocate(std::uint64_t bytes, const char* what);
+  /// Zeroed in the order of `stream`.
+  static Result<Memory> allocate(std::uint64_t bytes, const char* what, cudaStream_t stream = nullptr);
   static void release(Memory& memory);
   bool busy();
   bool wait_until_idle(Deadline deadline);
@@ -96,7 +97,6 @@ class CudaGroup final : public DeviceGroup {
 
   const DeviceGroupConfig config_;
   unsigned multiprocessors_ = 1;
-  bool overlapped_ = false;  ///< the end of an op may be launched while its last kernel runs
   GroupState* state_ = nullptr;
   std::unique_ptr<DeviceWire> wire_;
   WindowWire* windows_ = nullptr;     ///< the wire, where it has windows

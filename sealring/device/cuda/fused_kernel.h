@@ -105,9 +105,7 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
   extern __shared__ __align__(1024) unsigned char raw[];
   typename Body::Shared& shared = *reinterpret_cast<typename Body::Shared*>(raw);
 #if __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();  // the op's end may be launched; it waits for the end of this
-                                              // one
-  cudaGridDependencySynchronize();            // the prologue is done
+  cudaGridDependencySynchronize();  // the prologue is done
 #endif
   DeviceBlock block;
   DeviceFabric fabric(*state);
