@@ -252,7 +252,7 @@ TEST(FusedSchedule, EveryStepOfEverySchedule) {
     for (const Op op : all_ops()) {
       for (const Algorithm algorithm : all_algorithms()) {
         if (op == Op::send || !algorithm_supported(op, algorithm)) continue;
-        for (const std::uint64_t elements : {1ull, 5003ull}) {
+        for (const std::uint64_t elements : {1ull, 20'011ull}) {
           const bool may_be_in_place = op == Op::all_reduce || op == Op::broadcast || op == Op::reduce;
           for (const bool in_place : {false, true}) {
             if (in_place && !may_be_in_place) continue;

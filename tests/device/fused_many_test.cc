@@ -46,7 +46,7 @@ TEST(FusedMany, EveryTypeAndOperation) {
 TEST(FusedMany, SegmentsOfTheirLargestSize) {
   for (const std::uint32_t ranks : {3u, 5u, 6u, 8u}) {
     SteppingWorld world(ranks, 1, ranks);
-    const std::uint64_t elements = 3 * fused_segment_max(ranks) / 4 + 37;
+    const std::uint64_t elements = 6 * fused_segment_max(ranks) / 4 + 37;
     ASSERT_EQ(fused_cut(4 * elements, DType::f32, ranks, 1).segment_bytes, fused_segment_max(ranks));
     world.reduce_scatter({elements, DType::f32, RedOp::sum, true, 1024, 2});
     ASSERT_NO_FATAL_FAILURE(world.expect_right()) << ranks;
@@ -64,7 +64,7 @@ TEST(FusedMany, AnyRecordsInAnyOrderOfBlocksAndRanks) {
     for (int k = 0; k < 3; ++k) {
       std::vector<std::uint64_t> elements(ranks * ranks);
       for (std::uint32_t i = 0; i < ranks * ranks; ++i)
-        elements[i] = i / ranks == i % ranks || random() % 3 == 0 ? 0 : 1 + random() % 9000;
+        elements[i] = i / ranks == i % ranks || random() % 3 == 0 ? 0 : 1 + random() % 27000;
       if (std::ranges::all_of(elements, [](std::uint64_t count) { return count == 0; })) continue;
       StepCase c;
       c.resident = 1 + static_cast<std::uint32_t>(random() % 3);
@@ -87,7 +87,7 @@ TEST(FusedMany, AnyRecordsInAnyOrderOfBlocksAndRanks) {
 }
 
 TEST(FusedMany, EveryByteOfASegmentIsReadOnce) {
-  constexpr std::uint64_t kElements = 6001;
+  constexpr std::uint64_t kElements = 24001;  // 6 segments in either column
   for (const std::uint32_t ranks : kWorlds) {
     SteppingWorld world(ranks, 2, 3);
     world.reduce_scatter({kElements, DType::f32, RedOp::sum});
@@ -133,7 +133,7 @@ TEST(FusedManyHostile, ABadSegmentOfOnePeerPoisonsTheSumAndNamesThePeer) {
           world.region_at(from, 1)[world.region().slot_offset(1, 2) + 100 * seed] ^= std::byte{16};
         return true;
       };
-      StepCase c{5500, DType::bf16, RedOp::sum, seed % 2 == 0, 1024, seed};
+      StepCase c{11000, DType::bf16, RedOp::sum, seed % 2 == 0, 1024, seed};
       world.reduce_scatter(c);
       EXPECT_EQ(world.verdict(1), status_of(Code::data_tag));
       EXPECT_EQ(world.states[1]->bad_peer, 1 + peer_index(1, from));
@@ -169,7 +169,7 @@ TEST(FusedManyHostile, WordsThatAreLostOrForgedNeverMakeAWrongResult) {
     world.on_post = [&](const Post& post) {
       return forges || post.value == kPoison || world.random() % 60 != 0;
     };
-    const StepCase c{3000 + random() % 3000, DType::f32, RedOp::sum, random() % 2 == 0, 2, random()};
+    const StepCase c{12000 + random() % 12000, DType::f32, RedOp::sum, random() % 2 == 0, 2, random()};
     run % 3 == 0 ? world.all_gather(c) : world.reduce_scatter(c);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) failed += world.verdict(rank) != 0 ? 1 : 0;
     expect_no_wrong_result(world, c);
@@ -184,7 +184,7 @@ TEST(FusedMany, AnAbortWordEndsTheStepOnAllRanks) {
   world.on_look = [&](Rank, std::byte*, std::uint64_t) {
     if (++looks == 100) world.states[2]->abort = 1;
   };
-  const StepCase c{5000, DType::f32, RedOp::sum};
+  const StepCase c{10000, DType::f32, RedOp::sum};  // 5 segments
   world.reduce_scatter(c);
   for (std::uint32_t rank = 0; rank < 4; ++rank) EXPECT_EQ(world.verdict(rank), status_of(Code::aborted));
   expect_no_wrong_result(world, c);

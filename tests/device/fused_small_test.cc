@@ -50,7 +50,7 @@ TEST(FusedSmall, SmallAndLargeStepsFollowOneAnotherInAnyOrderOfBlocks) {
     SmallWorld world(4, random());
     std::uint64_t small = 0;
     for (int k = 0; k < 8; ++k) {
-      StepCase c{random() % 20000,
+      StepCase c{random() % 30000,
                  DType::f32,
                  RedOp::sum,
                  random() % 2 == 0,

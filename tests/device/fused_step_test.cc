@@ -47,8 +47,8 @@ TEST(FusedStep, RecordsOfDifferentLengthsInAnyOrderOfBlocks) {
     SteppingWorld world(2, 3, random());
     std::uint64_t sealed = 0;
     for (int k = 0; k < 4; ++k) {
-      const std::uint64_t there = random() % 3 == 0 ? 0 : 1 + random() % 12000;
-      const std::uint64_t back = random() % 3 == 0 ? 0 : 1 + random() % 2000;
+      const std::uint64_t there = random() % 3 == 0 ? 0 : 1 + random() % 36000;
+      const std::uint64_t back = random() % 3 == 0 ? 0 : 1 + random() % 6000;
       StepCase c;
       c.resident = 1 + static_cast<std::uint32_t>(random() % 3);
       c.seed = random();
@@ -66,7 +66,7 @@ TEST(FusedStep, RecordsOfDifferentLengthsInAnyOrderOfBlocks) {
 }
 
 TEST(FusedStep, EveryByteOfASegmentIsReadOnce) {
-  const std::uint64_t elements[2] = {12345, 1700};  // from rank 0, from rank 1
+  const std::uint64_t elements[2] = {37345, 5100};  // from rank 0, from rank 1
   SteppingWorld world(2, 3, 3);
   world.exchange(StepCase{}, {0, elements[0], elements[1], 0});
   ASSERT_NO_FATAL_FAILURE(world.expect_right());
@@ -101,7 +101,7 @@ TEST(FusedStep, AHostileWindowOfAStepOneWayIsAnErrorAtTheReceiver) {
       };
       StepCase c;
       c.seed = seed;
-      world.exchange(c, {0, 5500, 0, 0});
+      world.exchange(c, {0, 22000, 0, 0});
       (void)world.expect_right_or_failed(0);
       const std::uint32_t found = world.expect_right_or_failed(1);
       const bool aborted = found == status_of(Code::aborted);  // also by who waits for a credit
@@ -109,7 +109,7 @@ TEST(FusedStep, AHostileWindowOfAStepOneWayIsAnErrorAtTheReceiver) {
                   : harm[0] == 'f' ? found == status_of(Code::timeout) || aborted
                                    : aborted)
           << harm << " " << found;
-      EXPECT_TRUE(all_poison(c.dtype, world.output_span(1).first(5500 * 4)));
+      EXPECT_TRUE(all_poison(c.dtype, world.output_span(1).first(22000 * 4)));
       // Also the direction that has had no record yet.
       EXPECT_EQ(world.sealing(1, 0).verdict, found);
       world.on_post = [](const Post&) { return true; };

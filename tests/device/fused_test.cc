@@ -145,7 +145,7 @@ TEST(Fused, NoOrderOfBlocksHangsOrChangesTheSum) {
     FusedPair pair(3, random());
     for (int k = 0; k < 4; ++k) {
       FusedOp op;
-      op.elements = random() % 16000;
+      op.elements = random() % 48000;  // up to 8 segments a column
       op.resident = 1 + static_cast<std::uint32_t>(random() % 3);
       op.in_place = random() % 2 == 0;
       op.seed = random();
@@ -160,7 +160,7 @@ TEST(Fused, NoOrderOfBlocksHangsOrChangesTheSum) {
 
 // How often each byte of a window must be read: once for each segment that lies in it.
 TEST(Fused, EveryByteOfASegmentIsReadOnce) {
-  for (const std::uint64_t elements : {0ull, 1ull, 5000ull, 12345ull}) {
+  for (const std::uint64_t elements : {0ull, 1ull, 5000ull, 12345ull, 22001ull}) {
     FusedOp op;
     op.elements = elements;
     FusedPair pair(2, 4);
@@ -184,12 +184,13 @@ TEST(Fused, EveryByteOfASegmentIsReadOnce) {
 // While nothing has been overwritten, what lies in a window is the record of protocol C.3.
 TEST(Fused, SegmentsAreStandardRecords) {
   FusedOp op;
-  op.elements = 1900;  // 4 segments in one column
+  op.elements = 3900;  // 4 segments in one column
   FusedPair pair(1, 5);
   pair.fill_inputs(op);
   pair.run(op);
   ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
-  const RecordLayout layout = RecordLayout::of(4 * op.elements, kFusedSegmentMin);
+  const RecordLayout layout =
+      RecordLayout::of(4 * op.elements, fused_cut(4 * op.elements, op.dtype, 2, 1).segment_bytes);
   ASSERT_EQ(layout.segments(), WindowShape::kSlots);
   for (const Rank from : {Rank{0}, Rank{1}}) {
     const KeyWords& words = pair.sealing(from, 1 - from).slots[0].words;
@@ -228,7 +229,7 @@ TEST(Fused, SegmentsAreStandardRecords) {
 
 TEST(Fused, AWindowNeverHoldsPlaintext) {
   FusedOp op;
-  op.elements = 9000;
+  op.elements = 36000;  // 5 segments in one column
   op.dtype = DType::u8;
   FusedPair pair(1, 6);
   const std::string motto = "plaintext of a tensor";
@@ -251,12 +252,15 @@ TEST(Fused, AWindowNeverHoldsPlaintext) {
   EXPECT_GT(looks, 10u);
 }
 
+/// 11 segments of 8 KiB for two columns: column 0 has the tickets 0 to 5 and uses slots again.
+constexpr std::uint64_t kHarmedElements = 22000;
+
 /// Runs one op in which `harm` strikes; nobody may end with a wrong sum, and rank 1, whose window it is, must
 /// fail with one of `codes`. Harm gets the pair and a post and says whether the post goes through.
 void expect_failure(std::set<Code> codes, const std::function<bool(FusedPair&, const Post&)>& harm) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     FusedOp op;
-    op.elements = 5500;  // 11 segments
+    op.elements = kHarmedElements;
     op.seed = seed;
     FusedPair pair(2, seed);
     pair.on_post = [&](const Post& post) { return harm(pair, post); };
@@ -284,7 +288,7 @@ std::byte* slot_of(FusedPair& pair, std::uint64_t ticket) {
 }
 
 TEST(FusedHostile, AFlippedBitIsADataTag) {
-  for (const std::uint32_t byte : {0u, 15u, 1000u, 2047u, 2048u, 2063u}) {  // of the payload, of the tag
+  for (const std::uint32_t byte : {0u, 15u, 1000u, 8191u, 8192u, 8207u}) {  // of the payload, of the tag
     expect_failure({Code::data_tag}, [byte](FusedPair& pair, const Post& post) {
       if (is_flag(post, 4)) slot_of(pair, 4)[byte] ^= std::byte{4};
       return true;
@@ -342,7 +346,7 @@ int refused_of_early_words(Rank to, bool flags) {
   int refused = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     FusedOp op;
-    op.elements = 5500;
+    op.elements = kHarmedElements;
     op.seed = seed;
     FusedPair pair(2, seed);
     pair.on_look = [&](Rank rank, std::byte* word, std::uint64_t expected) {
@@ -368,7 +372,7 @@ TEST(FusedHostile, AnEarlyCreditNeverMakesAWrongSum) { (void)refused_of_early_wo
 TEST(FusedHostile, TogglingFlagsNeverMakeAWrongSum) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     FusedOp op;
-    op.elements = 5500;
+    op.elements = kHarmedElements;
     op.seed = seed;
     FusedPair pair(2, seed);
     pair.on_look = [&](Rank, std::byte*, std::uint64_t) {
@@ -421,6 +425,27 @@ TEST(Fused, AnOpWithoutAKeySealsNothing) {
   EXPECT_TRUE(std::ranges::all_of(slots, [](std::byte b) { return b == std::byte{0}; }));
 }
 
+/// Half segments of a size that a column has at least; of the smallest size it may have any number.
+std::uint64_t half_segments_of(std::uint32_t segment_bytes) {
+  return std::map<std::uint32_t, std::uint64_t>{
+      {2 << 10, 0}, {4 << 10, 1}, {8 << 10, 4}, {16 << 10, 8}, {32 << 10, 12}}
+      .at(segment_bytes);
+}
+
+/// The largest segments of which the record has enough for every column, and no column without one.
+void expect_cut(std::uint64_t bytes, DType dtype, std::uint32_t ranks, std::uint32_t columns_max) {
+  const FusedCut cut = fused_cut(bytes, dtype, ranks, columns_max);
+  const std::uint32_t size = cut.segment_bytes,
+                      largest = fused_cut(1ull << 40, dtype, ranks, 1).segment_bytes;
+  ASSERT_GE(size, kFusedSegmentMin);
+  ASSERT_LE(size, largest);
+  EXPECT_GE(2 * bytes, half_segments_of(size) * columns_max * size);
+  if (size < largest) {
+    EXPECT_LT(2 * bytes, half_segments_of(2 * size) * columns_max * 2 * size);
+  }
+  EXPECT_EQ(cut.columns, std::min<std::uint64_t>(RecordLayout::of(bytes, size).segments(), columns_max));
+}
+
 TEST(Fused, TheCutIsAPureFunction) {
   EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 2, 264).segment_bytes, 32u * 1024);
   EXPECT_EQ(fused_cut(1ull << 30, DType::bf16, 2, 264).segment_bytes, 16u * 1024);
@@ -430,9 +455,19 @@ TEST(Fused, TheCutIsAPureFunction) {
   EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 4, 264).segment_bytes, 16u * 1024);
   EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 8, 264).segment_bytes, 8u * 1024);
   EXPECT_EQ(fused_cut(0, DType::f32, 2, 264).columns, 1u);
+  for (const std::uint32_t size : {4u << 10, 8u << 10, 16u << 10, 32u << 10}) {
+    const std::uint64_t enough = half_segments_of(size) * 100 * size / 2;
+    EXPECT_EQ(fused_cut(enough, DType::f32, 2, 100).segment_bytes, size);
+    EXPECT_EQ(fused_cut(enough - 1, DType::f32, 2, 100).segment_bytes, size / 2);
+  }
   for (std::uint64_t bytes = 1; bytes < 1ull << 32; bytes *= 3) {
+    for (const DType dtype : all_dtypes()) {
+      for (const std::uint32_t ranks : {2u, 4u, 8u}) {
+        for (const std::uint32_t columns : {1u, 3u, 32u, 132u, 264u})
+          ASSERT_NO_FATAL_FAILURE(expect_cut(bytes, dtype, ranks, columns)) << bytes;
+      }
+    }
     const FusedCut cut = fused_cut(bytes, DType::f32, 2, 132);
-    EXPECT_TRUE(cut.segment_bytes == kFusedSegmentMin || bytes >= 3ull * 132 * cut.segment_bytes);
     EXPECT_LE(WindowShape::of(132, cut.segment_bytes).bytes(), 32ull << 20);
   }
 }
