@@ -30,7 +30,8 @@ Result<std::unique_ptr<CudaSlots>> CudaSlots::make(unsigned device, Suite suite,
 Result<void> CudaSlots::copy_in(void* device_at, const void* from, std::size_t bytes) {
   const DeviceGuard guard(device_);
   const RelaxedCapture relaxed;
-  const cudaError_t enqueued = cudaMemcpyAsync(device_at, from, bytes, cudaMemcpyHostToDevice, copies_->stream());
+  const cudaError_t enqueued =
+      cudaMemcpyAsync(device_at, from, bytes, cudaMemcpyHostToDevice, copies_->stream());
   const cudaError_t ended = cudaStreamSynchronize(copies_->stream());
   SR_TRY(checked(enqueued, "key upload"));
   return checked(ended, "key upload");
@@ -44,9 +45,9 @@ Result<SlotLook> CudaSlots::look() {
   SR_TRY(checked(cudaMemcpy2DAsync(out.heads.data(), sizeof(SlotHead), state_->slots, sizeof(KeySlot),
                                    sizeof(SlotHead), kSlots, cudaMemcpyDeviceToHost, copies_->stream()),
                  "key slots"));
-  SR_TRY(checked(
-      cudaMemcpyAsync(&out.verdict, &state_->verdict, sizeof out.verdict, cudaMemcpyDeviceToHost, copies_->stream()),
-      "key slots"));
+  SR_TRY(checked(cudaMemcpyAsync(&out.verdict, &state_->verdict, sizeof out.verdict, cudaMemcpyDeviceToHost,
+                                 copies_->stream()),
+                 "key slots"));
   SR_TRY(checked(cudaStreamSynchronize(copies_->stream()), "key slots"));
   return out;
 }
@@ -55,8 +56,9 @@ Result<DeviceVerdict> CudaSlots::verdict_now() {
   const DeviceGuard guard(device_);
   const RelaxedCapture relaxed;
   DeviceVerdict out;
-  SR_TRY(checked(cudaMemcpyAsync(&out, &state_->verdict, sizeof out, cudaMemcpyDeviceToHost, copies_->stream()),
-                 "verdict"));
+  SR_TRY(
+      checked(cudaMemcpyAsync(&out, &state_->verdict, sizeof out, cudaMemcpyDeviceToHost, copies_->stream()),
+              "verdict"));
   SR_TRY(checked(cudaStreamSynchronize(copies_->stream()), "verdict"));
   return out;
 }
