@@ -75,6 +75,7 @@ class Prober {
     op.op = Op::all_gather;
     op.algorithm = Algorithm::one_hop;
     op.elements = kProbeBytes;
+    channel.set_stream(channel.group().own_stream());
     SR_TRY(channel.begin(op, {}));
     SR_TRY(std::byte* const words, channel.scratch(channel.size() * kProbeBytes));
     std::vector<OutgoingMove> out;

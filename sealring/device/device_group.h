@@ -143,6 +143,9 @@ class DeviceGroup {
   /// Whoever waits on the device leaves with ABORTED, now and later. Waits for nothing. Idempotent.
   virtual void abort() noexcept = 0;
   virtual DeviceGroupCounters counters() const = 0;
+  /// For ops that are in no caller's order, as those of the set-up: ranks that share a process and a device
+  /// must not wait for each other in one stream. Lives as long as the group.
+  virtual Stream own_stream() const = 0;
   /// "ipc windows, fused", for `describe` lines.
   virtual std::string describe() const = 0;
 };

@@ -199,6 +199,7 @@ class HostGroup final : public DeviceGroup {
   DeviceGroupCounters counters() const override {
     return {seals_, opens_, sealed_segments_, opened_segments_, sealed_bytes_, opened_bytes_};
   }
+  Stream own_stream() const override { return {}; }
   std::string describe() const override {
     return std::string(to_string(config_.wire)) + " in host memory, double";
   }

@@ -47,8 +47,10 @@ Result<void> check_config(const DeviceGroupConfig& config, const DeviceGroupKeys
 std::uint32_t fused_columns(const DeviceGroupConfig& config, unsigned multiprocessors) {
   if (config.columns != 0) return config.columns;
   const auto ranks = static_cast<std::uint32_t>(config.members.size());
-  const std::uint32_t all = multiprocessors * (ranks == 2 ? 3 : 2);
-  return config.wire == DeviceWireKind::local ? std::max(1u, all / ranks) : all;
+  const std::uint32_t blocks = ranks == 2 ? 3 : 2;
+  if (config.wire != DeviceWireKind::local) return multiprocessors * blocks;
+  // One multiprocessor is left to the small kernels between.
+  return std::max(1u, (multiprocessors - 1) * blocks / ranks);
 }
 
 }  // namespace
@@ -273,15 +275,15 @@ Result<void> CudaGroup::begin(const DeviceOp& op, Stream& stream) {
   if (!connected_) return fail(Code::invalid_argument, kStage, "the group is not connected");
   const DeviceGuard guard(config_.device);
   const auto native = static_cast<cudaStream_t>(stream.native);
+  SR_TRY(capture_, capture_of(native));
 #if CUDART_VERSION >= 12080
-  int device = 0;
-  SR_TRY(checked(cudaStreamGetDevice(native, &device), "stream"));
+  int device = static_cast<int>(config_.device);
+  if (capture_ == 0) SR_TRY(checked(cudaStreamGetDevice(native, &device), "stream"));  // would end a capture
   if (device != static_cast<int>(config_.device))
     return fail(Code::invalid_argument, kStage,
                 "the stream is one of CUDA device " + std::to_string(device) + ", the group is on device " +
                     std::to_string(config_.device));
 #endif
-  SR_TRY(capture_, capture_of(native));
   captured_ = captured_ || capture_ != 0;
   SR_TRY(chain_->wait(native, capture_));
   op_ = op;

@@ -54,6 +54,7 @@ class CudaGroup final : public DeviceGroup {
   void abort() noexcept override;
   DeviceGroupCounters counters() const override { return counters_; }
   std::string describe() const override;
+  Stream own_stream() const override { return Stream{seal_streams_[0]}; }
 
   /// Tests: what lies behind the product's back.
   GroupState* state() const { return state_; }

@@ -52,19 +52,15 @@ Result<std::vector<FusedEntry>> loaded_entries(unsigned device) {
   SR_TRY(checked(
       cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
       "query"));
-  cudaFuncAttributes attributes{};
-  SR_TRY(checked(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&fused_prologue)), "load"));
+  SR_TRY(load_kernel(reinterpret_cast<const void*>(&fused_prologue)));
   for (const FusedEntry& entry : list) {
-    SR_TRY(checked(cudaFuncGetAttributes(&attributes, entry.kernel), "load"));
+    SR_TRY(load_kernel(entry.kernel));
     if (entry.shared_bytes > static_cast<std::size_t>(shared_max))
       return fail(
           Code::gpu_unsupported, kStage,
           "a fused kernel needs " + std::to_string(entry.shared_bytes) + " bytes of shared memory a block");
     SR_TRY(checked(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(entry.shared_bytes)),
-                   "load"));
-    SR_TRY(checked(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                        cudaSharedmemCarveoutMaxShared),
                    "load"));
   }
   return list;

@@ -5,6 +5,7 @@
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/errors.h"
 #include "sealring/device/cuda/gate.h"
+#include "sealring/device/cuda/launched.h"
 #include "sealring/device/cuda/reduce_body.h"
 
 namespace sealring::cuda {
@@ -70,16 +71,11 @@ __global__ void __launch_bounds__(kEndThreads) end_kernel(GroupState* const stat
   fill_chunks(output, bytes, pattern, index, std::uint64_t{gridDim.x} * blockDim.x);
 }
 
-Result<void> load(const void* kernel) {
-  cudaFuncAttributes attributes{};
-  return checked(cudaFuncGetAttributes(&attributes, kernel), "load");
-}
-
 }  // namespace
 
 Result<void> load_gates() {
-  SR_TRY(load(reinterpret_cast<const void*>(&gate_kernel)));
-  return load(reinterpret_cast<const void*>(&end_kernel));
+  SR_TRY(load_kernel(reinterpret_cast<const void*>(&gate_kernel)));
+  return load_kernel(reinterpret_cast<const void*>(&end_kernel));
 }
 
 Result<void> enqueue_gate(GroupState* state, const GateJob& job, void* stream) {

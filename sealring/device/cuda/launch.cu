@@ -214,15 +214,7 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
                   arguments);
 }
 
-namespace {
-
-// Loads a kernel, so that nothing is loaded while streams are captured.
-Result<void> load(const void* kernel) {
-  cudaFuncAttributes attributes{};
-  return checked(cudaFuncGetAttributes(&attributes, kernel), "load");
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Result<void> prepare_device(unsigned device) {
   int count = 0;
@@ -234,15 +226,12 @@ Result<void> prepare_device(unsigned device) {
   int shared_max = 0;
   SR_TRY(
       checked(cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, wanted), "query"));
-  SR_TRY(load(reinterpret_cast<const void*>(&prologue)));
+  SR_TRY(load_kernel(reinterpret_cast<const void*>(&prologue)));
   for (const KernelEntry& entry : kernel_list()) {
-    SR_TRY(load(entry.kernel));
+    SR_TRY(load_kernel(entry.kernel));
     if (entry.shared_bytes > static_cast<std::size_t>(shared_max)) continue;  // pick_kernel leaves it out
     SR_TRY(checked(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(entry.shared_bytes)),
-                   "load"));
-    SR_TRY(checked(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                        cudaSharedmemCarveoutMaxShared),
                    "load"));
   }
   return {};

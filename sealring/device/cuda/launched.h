@@ -1,4 +1,5 @@
-// A kernel launch that may begin while the one before it in the stream ends (programmatic dependent launch).
+// How kernels are loaded and launched. A launch may begin while the one before it in the stream ends
+// (programmatic dependent launch).
 //
 // Such a kernel waits for the whole of the one before by cudaGridDependencySynchronize() before it reads
 // anything; the one before lets it begin by cudaTriggerProgrammaticLaunchCompletion(), or at its end. From
@@ -10,6 +11,17 @@
 #include "sealring/device/cuda/errors.h"
 
 namespace sealring::cuda {
+
+/// Loads a kernel, so that nothing is loaded while streams are captured or kernels wait for other ranks. All
+/// kernels here ask for the largest share of shared memory: one that asked for less would have to wait for a
+/// multiprocessor that runs none of the others.
+inline Result<void> load_kernel(const void* kernel) {
+  cudaFuncAttributes attributes{};
+  SR_TRY(checked(cudaFuncGetAttributes(&attributes, kernel), "load"));
+  return checked(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                      cudaSharedmemCarveoutMaxShared),
+                 "load");
+}
 
 inline Result<bool> can_overlap(unsigned device) {
   int major = 0;

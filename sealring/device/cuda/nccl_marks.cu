@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include "sealring/device/cuda/errors.h"
+#include "sealring/device/cuda/launched.h"
 #include "sealring/device/cuda/nccl_marks.h"
 
 namespace sealring::cuda {
@@ -18,9 +19,8 @@ __global__ void verdict_kernel(GroupState* const state, const std::uint32_t code
 }  // namespace
 
 Result<void> load_nccl_marks() {
-  cudaFuncAttributes attributes{};
-  SR_TRY(checked(cudaFuncGetAttributes(&attributes, mark_kernel), "load"));
-  return checked(cudaFuncGetAttributes(&attributes, verdict_kernel), "load");
+  SR_TRY(load_kernel(reinterpret_cast<const void*>(&mark_kernel)));
+  return load_kernel(reinterpret_cast<const void*>(&verdict_kernel));
 }
 
 Result<void> enqueue_mark(NcclMarks* marks, NcclMark which, void* stream) {

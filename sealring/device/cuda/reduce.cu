@@ -4,6 +4,7 @@
 
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/errors.h"
+#include "sealring/device/cuda/launched.h"
 #include "sealring/device/cuda/plain_body.h"
 #include "sealring/device/cuda/reduce.h"
 
@@ -88,11 +89,6 @@ const void* plain_open_kernel_of(CombineKind kind) {
   return reinterpret_cast<const void*>(&plain_open_kernel<CombineKind::any>);
 }
 
-Result<void> load(const void* kernel) {
-  cudaFuncAttributes attributes{};
-  return checked(cudaFuncGetAttributes(&attributes, kernel), "load");
-}
-
 Result<void> launch(const void* kernel, std::uint64_t blocks, unsigned blocks_max, void** arguments,
                     void* stream) {
   const auto grid = static_cast<unsigned>(std::clamp<std::uint64_t>(blocks, 1, std::max(blocks_max, 1u)));
@@ -110,13 +106,13 @@ std::uint64_t blocks_for(std::uint64_t bytes) { return bytes / (std::uint64_t{kT
 Result<void> load_reductions() {
   for (const DType dtype : all_dtypes()) {
     for (const RedOp redop : {RedOp::sum, RedOp::min, RedOp::max, RedOp::product})
-      SR_TRY(load(reduce_kernel_of(dtype, redop)));
-    if (const void* const kernel = scale_kernel_of(dtype); kernel != nullptr) SR_TRY(load(kernel));
+      SR_TRY(load_kernel(reduce_kernel_of(dtype, redop)));
+    if (const void* const kernel = scale_kernel_of(dtype); kernel != nullptr) SR_TRY(load_kernel(kernel));
   }
-  SR_TRY(load(reinterpret_cast<const void*>(&plain_seal_kernel)));
+  SR_TRY(load_kernel(reinterpret_cast<const void*>(&plain_seal_kernel)));
   for (const CombineKind kind : {CombineKind::replace, CombineKind::sum_f32, CombineKind::sum_bf16,
                                  CombineKind::sum_f16, CombineKind::any})
-    SR_TRY(load(plain_open_kernel_of(kind)));
+    SR_TRY(load_kernel(plain_open_kernel_of(kind)));
   return {};
 }
 
