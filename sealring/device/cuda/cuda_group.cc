@@ -84,8 +84,7 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
   GroupState state{};
   state.ranks = world();
   state.rank = config_.rank;
-  // Far below the clock's end, so that a deadline never wraps.
-  state.timeout_ns = std::min<std::uint64_t>(static_cast<std::uint64_t>(config_.timeout.count()), 1ull << 60);
+  state.timeout_ns = wait_ns_of(config_);
   for (std::size_t peer = 0; peer < world(); ++peer) {
     state.to[peer] = to_[peer] ? to_[peer]->state() : nullptr;
     state.from[peer] = from_[peer] ? from_[peer]->state() : nullptr;

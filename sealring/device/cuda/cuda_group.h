@@ -27,6 +27,7 @@
 #include "sealring/device/cuda/group_state.h"
 #include "sealring/device/cuda/launch.h"
 #include "sealring/device/cuda/launch_chain.h"
+#include "sealring/device/cuda/make_job.h"
 #include "sealring/device/cuda/window_wire.h"
 #include "sealring/device/cuda/wire.h"
 #include "sealring/device/device_group.h"
@@ -82,7 +83,8 @@ class CudaGroup final : public DeviceGroup {
 
   std::uint32_t world() const { return static_cast<std::uint32_t>(config_.members.size()); }
   unsigned blocks_max() const;
-  RecordContext context_of(Rank from, Rank to, std::uint16_t step, std::uint64_t elements) const;
+  template <class Move>
+  SegmentJob chunk_job(const Move& move, RecordEnds ends, const MoveCut& cut, std::uint32_t chunk) const;
   bool is_fused() const;
   Result<void> exchange_fused(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
                               DeviceStepRules rules);

@@ -1,6 +1,5 @@
 // CudaGroup's data path: what a step becomes on two streams.
 #include <algorithm>
-#include <cstring>
 
 #include "sealring/device/cuda/cuda_group.h"
 #include "sealring/device/cuda/errors.h"
@@ -60,23 +59,13 @@ unsigned CudaGroup::blocks_max() const {
   return config_.columns == 0 ? all : std::min(all, config_.columns);
 }
 
-RecordContext CudaGroup::context_of(Rank from, Rank to, std::uint16_t step, std::uint64_t elements) const {
-  RecordContext context;
-  context.suite = config_.suite;
-  std::memcpy(context.th3.data(), config_.th3.data(), context.th3.size());
-  std::memcpy(context.group_id.data(), config_.group_id.data(), context.group_id.size());
-  context.sender = config_.members[from];
-  context.receiver = config_.members[to];
-  context.op = op_.op;
-  context.redop = op_.redop;
-  context.dtype = op_.dtype;
-  context.algorithm = op_.algorithm;
-  context.root = op_.root;
-  context.tag = op_.tag;
-  context.step = step;
-  context.elements = op_.op == Op::send ? elements : op_.elements;
-  context.group_size = static_cast<std::uint16_t>(world());
-  return context;
+template <class Move>
+SegmentJob CudaGroup::chunk_job(const Move& move, RecordEnds ends, const MoveCut& cut,
+                                std::uint32_t chunk) const {
+  RecordContext context = record_context_of(config_, op_, ends, move);
+  context.segment = cut.first_segment(chunk);
+  context.element_offset += cut.payload_offset(chunk) / dtype_bytes(op_.dtype);
+  return segment_job_of(config_.suite, context, cut.layout, cut.segments_of(chunk));
 }
 
 Result<void> CudaGroup::exchange(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
@@ -160,10 +149,7 @@ Result<void> CudaGroup::seal_chunk(const DeviceSend& send, const MoveCut& cut, s
                          blocks_max(), stream));
     data = sealed_from_.data;
   }
-  RecordContext context = context_of(config_.rank, send.peer, send.step, send.elements);
-  context.segment = cut.first_segment(chunk);
-  context.element_offset = send.element_offset + cut.payload_offset(chunk) / dtype_bytes(op_.dtype);
-  SegmentJob job = segment_job_of(config_.suite, context, cut.layout, cut.segments_of(chunk));
+  SegmentJob job = chunk_job(send, {config_.rank, send.peer}, cut, chunk);
   job.plaintext = data;
   job.wire = wire_->out_place(send.peer);
   job.combine.dtype = op_.dtype;
@@ -181,10 +167,7 @@ Result<void> CudaGroup::seal_chunk(const DeviceSend& send, const MoveCut& cut, s
 
 Result<void> CudaGroup::open_chunk(const DeviceRecv& recv, const MoveCut& cut, std::uint32_t chunk,
                                    const CombineOp& combine, unsigned share) {
-  RecordContext context = context_of(recv.peer, config_.rank, recv.step, recv.elements);
-  context.segment = cut.first_segment(chunk);
-  context.element_offset = recv.element_offset + cut.payload_offset(chunk) / dtype_bytes(op_.dtype);
-  SegmentJob job = segment_job_of(config_.suite, context, cut.layout, cut.segments_of(chunk));
+  SegmentJob job = chunk_job(recv, {recv.peer, config_.rank}, cut, chunk);
   job.wire = const_cast<std::byte*>(wire_->in_place(recv.peer));  // only read
   job.combine = combine;
   counters_.opens += chunk == 0 ? 1 : 0;

@@ -9,6 +9,7 @@
 #include "sealring/device/cuda/fused.h"
 #include "sealring/device/cuda/fused_job.h"
 #include "sealring/device/cuda/fused_kernel.h"
+#include "sealring/device/cuda/group_shape.h"
 #include "sealring/device/cuda/launched.h"
 
 namespace sealring::cuda {
@@ -107,7 +108,7 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
   SR_TRY(out->entries_, loaded_entries(group.device));
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(FusedState)), "fused state", sizeof(FusedState)));
   const auto state = std::make_unique<FusedState>();
-  state->timeout_ns = static_cast<std::uint64_t>(group.timeout.count());
+  state->timeout_ns = wait_ns_of(group);
   SR_TRY(checked(cudaMemcpy(out->state_, state.get(), sizeof(FusedState), cudaMemcpyHostToDevice),
                  "fused state"));
   SR_TRY(out->overlapped_, can_overlap(group.device));

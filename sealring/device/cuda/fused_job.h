@@ -14,27 +14,6 @@ namespace sealring::cuda {
 
 namespace fused_internal {
 
-/// All that a record's authenticated data says of the group and the op. [protocol C.3]
-inline RecordContext context_of(const DeviceGroupConfig& group, const DeviceOp& op) {
-  RecordContext out;
-  for (std::size_t i = 0; i < out.th3.size(); ++i) out.th3[i] = std::to_integer<std::uint8_t>(group.th3[i]);
-  for (std::size_t i = 0; i < out.group_id.size(); ++i)
-    out.group_id[i] = std::to_integer<std::uint8_t>(group.group_id[i]);
-  out.op = op.op;
-  out.redop = op.redop;
-  out.dtype = op.dtype;
-  out.algorithm = op.algorithm;
-  out.root = op.root;
-  out.tag = op.tag;
-  out.elements = op.elements;
-  out.group_size = static_cast<std::uint16_t>(group.members.size());
-  return out;
-}
-
-/// A record from one group rank to another.
-struct RecordEnds {
-  Rank from = 0, to = 0;
-};
 template <class Move>
 FusedLink link_of(const DeviceGroupConfig& group, const DeviceOp& op, std::uint32_t columns_max, bool small,
                   const Move& move, RecordEnds ends) {
@@ -46,13 +25,8 @@ FusedLink link_of(const DeviceGroupConfig& group, const DeviceOp& op, std::uint3
     cut.columns = std::min(RecordLayout::of(bytes, kSmallSegment).segments(), columns_max);
   }
   const RecordLayout layout = RecordLayout::of(bytes, cut.segment_bytes);
-  RecordContext context = context_of(group, op);
-  context.sender = group.members[ends.from];
-  context.receiver = group.members[ends.to];
-  context.step = move.step;
-  context.element_offset = move.element_offset;
   FusedLink out;
-  out.job = segment_job_of(group.suite, context, layout, layout.segments());
+  out.job = segment_job_of(group.suite, record_context_of(group, op, ends, move), layout, layout.segments());
   out.job.combine.dtype = op.dtype;
   out.peer = peer_index(group.rank, move.peer);
   out.columns = cut.columns;

@@ -1,6 +1,9 @@
 // What follows from a group's configuration alone, alike on all ranks. No CUDA header.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "sealring/device/cuda/fused_window.h"
 #include "sealring/device/cuda/move_plan.h"
 #include "sealring/device/device_group.h"
@@ -19,6 +22,11 @@ inline SlotPlace slot_place(const DeviceGroupConfig& config) {
 }
 inline std::uint64_t slot_bytes_of(const DeviceGroupConfig& config) {
   return slot_bytes_of(static_cast<std::uint32_t>(config.members.size()), slot_place(config));
+}
+
+/// Of every wait: far below the end of the device's clock, so that a deadline never wraps.
+inline std::uint64_t wait_ns_of(const DeviceGroupConfig& config) {
+  return std::min<std::uint64_t>(static_cast<std::uint64_t>(config.timeout.count()), 1ull << 60);
 }
 
 }  // namespace sealring::cuda
