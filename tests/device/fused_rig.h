@@ -92,6 +92,21 @@ struct Post {
   std::uint64_t value;
 };
 
+/// What fused_prologue (fused.cu) does. False: another step is under way.
+inline bool prologue(FusedState& state, const FusedReservation& step) {
+  StateView now[kFusedRings] = {};
+  for (std::uint32_t thread = 0; thread < kFusedRings; ++thread) {
+    if (const KeyState* const ring = ring_of(step.peers, thread); ring != nullptr)
+      now[thread] = view_of(*ring);
+  }
+  StepStart start{};
+  begin_step(state, 0, start);
+  for (std::uint32_t thread = 0; thread < kFusedRings; ++thread)
+    reserve_ring(state, step, thread, now[thread], start);
+  settle_step(state, step, start);
+  return start.begun != 0;
+}
+
 /// What a rank does in one step.
 struct RankStep {
   std::vector<DeviceSend> sends;
@@ -300,10 +315,7 @@ class FusedWorld {
     if (mine.at == mine.jobs.size()) return;
     const FusedJob& job = mine.jobs[mine.at];
     const FusedReservation reservation = FusedReservation::of(job);
-    ASSERT_TRUE(begin_step(*states[rank], 0));
-    for (std::uint32_t thread = 0; thread < kFusedRings; ++thread)
-      reserve_ring(*states[rank], reservation, thread);
-    settle_step(*states[rank], reservation);
+    ASSERT_TRUE(prologue(*states[rank], reservation));
     mine.left = mine.unfinished = job.columns();
   }
   void run_blocks(Run& all, Baton& baton, int me, std::uint32_t rank) {

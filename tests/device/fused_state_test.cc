@@ -21,17 +21,13 @@ struct OneRank {
     step.peers = world.peers_of(0);
     step.push[0] = step.pull[0] = {3, 300};
   }
-  bool begin() {
-    if (!begin_step(state, 0)) {
-      for (std::uint32_t i = 0; i < kFusedRings; ++i) refuse_ring(step, i);
-      return false;
-    }
-    for (std::uint32_t i = 0; i < kFusedRings; ++i) reserve_ring(state, step, i);
-    settle_step(state, step);
-    return true;
-  }
+  bool begin() { return prologue(state, step); }
   void end() {
-    for (std::uint32_t i = 0; i < kFusedRings; ++i) end_ring(state, step.peers, step.descriptor, i);
+    for (std::uint32_t i = 0; i < kFusedRings; ++i) {
+      if (state.verdict != 0) spread_verdict(state, step.peers, i);
+    }
+    end_grant(state, step.peers, 0, state.push[0]);
+    end_grant(state, step.peers, kFusedRanksMax, state.pull[0]);
     state.in_use = 0;
   }
 };

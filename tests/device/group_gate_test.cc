@@ -76,7 +76,7 @@ struct TwoRanks {
     std::string out(reinterpret_cast<const char*>(&at), sizeof at);
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
       out.append(reinterpret_cast<const char*>(windows[rank].data()), windows[rank].size());
-      out.push_back(static_cast<char>(states[rank].verdict % 251));
+      out.push_back(static_cast<char>(states[rank].verdict.code % 251));
       out.push_back(static_cast<char>(states[rank].abort));
     }
     out.push_back(aborted ? 1 : 0);
@@ -104,7 +104,7 @@ struct TwoRanks {
     // An event: the open of a round waits for the rank's own seals of it.
     if (stream == 1 && at[rank][0] < 3 * (action / 3 + 1)) return false;
     if (action % 3 != 0) return true;
-    if (states[rank].verdict != 0 || states[rank].abort != 0) return true;
+    if (states[rank].verdict.code != 0 || states[rank].abort != 0) return true;
     HostFabric fabric;
     const std::uint32_t code = GateBody::wait(fabric, states[rank], gate(rank, stream), 1 - rank);
     return code != status_of(Code::timeout);
@@ -115,9 +115,9 @@ struct TwoRanks {
     if (action % 3 == 1) {
       const std::uint32_t slot = round % kWireSlots;
       // A key whose group has a verdict seals and releases nothing; else it must be the round's own chunk.
-      if (state.verdict == 0 && stream == 0)
+      if (state.verdict.code == 0 && stream == 0)
         set_word(windows[peer].data() + state.shape.slot_offset(peer, rank, slot), round + 1);
-      if (state.verdict == 0 && stream == 1) {
+      if (state.verdict.code == 0 && stream == 1) {
         EXPECT_EQ(word_at(windows[rank].data() + state.shape.slot_offset(rank, peer, slot)), round + 1);
       }
     } else {
@@ -162,7 +162,7 @@ std::size_t walk_all(bool may_abort) {
     }
     EXPECT_TRUE(enabled > 0 || now.finished()) << "nobody can go on";
     if (!may_abort) {
-      EXPECT_EQ(now.states[0].verdict + now.states[1].verdict, 0u);
+      EXPECT_EQ(now.states[0].verdict.code + now.states[1].verdict.code, 0u);
     }
     if (::testing::Test::HasFailure()) break;
   }
@@ -217,7 +217,7 @@ struct OneRank {
     return windows[kMe].data() + at;
   }
   void expect_dead(Code code) {
-    EXPECT_EQ(state.verdict, status_of(code));
+    EXPECT_EQ(state.verdict.code, status_of(code));
     for (const auto& key : keys) EXPECT_EQ(key->verdict, status_of(code));
     for (const std::uint32_t peer : {0u, 2u}) {
       for (std::uint32_t slot = 0; slot < kWireSlots; ++slot) {
@@ -231,7 +231,7 @@ struct OneRank {
     run_gate(fabric, state, job(GateWord::credit, GateWord::flag));
     EXPECT_FALSE(posted.empty());
     for (const std::uint64_t value : posted) EXPECT_EQ(value, kPoison);
-    EXPECT_EQ(state.verdict, status_of(code));
+    EXPECT_EQ(state.verdict.code, status_of(code));
   }
 };
 
@@ -241,7 +241,7 @@ TEST(GroupGate, PostsCountAndWaitsCompare) {
     for (const std::uint32_t peer : {0u, 2u}) set_word(rank.word(GateWord::flag, peer), ticket);
     run_gate(rank.fabric, rank.state, OneRank::job(GateWord::flag, GateWord::flag));
     run_gate(rank.fabric, rank.state, OneRank::job(GateWord::credit, GateWord::none));
-    ASSERT_EQ(rank.state.verdict, 0u);
+    ASSERT_EQ(rank.state.verdict.code, 0u);
     for (const std::uint32_t peer : {0u, 2u}) {
       EXPECT_EQ(rank.state.sent[peer][0], ticket);
       EXPECT_EQ(rank.state.taken[peer][0], ticket);
@@ -264,7 +264,7 @@ TEST(GroupGate, HostileWordsEndAtTheDeadline) {
       run_gate(rank.fabric, rank.state, OneRank::job(GateWord::none, kind));
       EXPECT_GE(rank.fabric.clock_ns, rank.state.timeout_ns);
       EXPECT_LT(rank.fabric.clock_ns, 2 * rank.state.timeout_ns);
-      EXPECT_EQ(rank.state.bad_peer, 3u);
+      EXPECT_EQ(rank.state.verdict.bad_peer, 3u);
       rank.expect_dead(Code::timeout);
     }
   }
@@ -283,7 +283,7 @@ TEST(GroupGate, PoisonEndsTheWaitAtOnce) {
   OneRank rank;
   set_word(rank.word(GateWord::flag, 0), kPoison);
   run_gate(rank.fabric, rank.state, OneRank::job(GateWord::none, GateWord::flag));
-  EXPECT_EQ(rank.state.bad_peer, 1u);
+  EXPECT_EQ(rank.state.verdict.bad_peer, 1u);
   rank.expect_dead(Code::aborted);
 }
 
@@ -293,8 +293,8 @@ TEST(GroupGate, AVerdictOfOneKeyIsTheGroups) {
     rank.keys[key]->verdict = status_of(Code::data_tag);
     rank.keys[key]->bad_segment = 9;
     run_gate(rank.fabric, rank.state, OneRank::job(GateWord::flag, GateWord::flag));
-    EXPECT_EQ(rank.state.bad_peer, key < 2 ? 1u : 3u);
-    EXPECT_EQ(rank.state.bad_segment, 9u);
+    EXPECT_EQ(rank.state.verdict.bad_peer, key < 2 ? 1u : 3u);
+    EXPECT_EQ(rank.state.verdict.bad_segment, 9u);
     for (const std::uint64_t value : rank.posted) EXPECT_EQ(value, kPoison);
     EXPECT_EQ(rank.state.sent[0][0], 0u);
     rank.expect_dead(Code::data_tag);
@@ -305,7 +305,7 @@ TEST(GroupGate, AnAbortEndsGatesBeforeAndWhileTheyWait) {
   OneRank before;
   before.state.abort = 1;
   run_gate(before.fabric, before.state, OneRank::job(GateWord::flag, GateWord::none));
-  EXPECT_EQ(before.state.bad_peer, 0u);
+  EXPECT_EQ(before.state.verdict.bad_peer, 0u);
   before.expect_dead(Code::aborted);
 
   OneRank during;
@@ -325,7 +325,7 @@ TEST(GroupGate, PoisonIsTheLastWord) {
   rank.fabric.on_post = [&](std::byte* word, std::uint64_t value) {
     if (!once) {
       once = true;
-      set_verdict(rank.state, GroupVerdict{status_of(Code::timeout), 1, 0});
+      set_verdict(rank.state.verdict, GroupVerdict{status_of(Code::timeout), 1, 0});
     }
     set_word(word, value);
     rank.posted.push_back(value);

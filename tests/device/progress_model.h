@@ -25,6 +25,7 @@ struct ModelStep {
   std::uint32_t ranks = 2, columns = 1;
   std::uint32_t lag_segments = kLagSegments, slots = kFusedSlots;
   std::uint32_t lag_turns = 0;                      ///< not 0: instead of lag_segments
+  std::vector<std::uint32_t> lags;                  ///< not empty: of each rank, instead of lag_segments
   std::vector<ModelRecord> records;                 ///< at most one between two ranks each way
   std::vector<std::uint32_t> resident;              ///< of each rank, at least 1
   std::vector<std::vector<std::uint32_t>> started;  ///< of each rank, the columns in their order of starting
@@ -120,7 +121,8 @@ class ProgressModel {
   std::vector<Action> actions_of(std::uint32_t rank, std::uint32_t column) const {
     const std::vector<ModelRecord> pushes = links(rank, true), pulls = links(rank, false);
     const auto stride = static_cast<std::uint32_t>(std::max({std::size_t{1}, pushes.size(), pulls.size()}));
-    const std::uint32_t lag = step_.lag_turns != 0 ? step_.lag_turns : step_.lag_segments * stride;
+    const std::uint32_t segments = step_.lags.empty() ? step_.lag_segments : step_.lags[rank];
+    const std::uint32_t lag = step_.lag_turns != 0 ? step_.lag_turns : segments * stride;
     const auto counts = [&](const std::vector<ModelRecord>& records) {
       std::vector<std::uint32_t> out;
       for (const ModelRecord& record : records)

@@ -84,6 +84,27 @@ TEST(Progress, NoInterleavingOfMoreRanksHangs) {
   }
 }
 
+TEST(Progress, RanksNeedNotHaveTheSameLag) {
+  for (std::uint32_t there = 0; there <= 8; ++there) {
+    for (std::uint32_t back = 0; back <= 8; ++back) {
+      std::vector<ModelRecord> records;
+      if (there > 0) records.push_back({0, 1, there, 1});
+      if (back > 0) records.push_back({1, 0, back, 1});
+      ModelStep step = ModelStep::of(2, 1, records);
+      step.lags = {1, kLagSegments};
+      EXPECT_EQ(ProgressModel(step).hangs(), 0u) << there << " there, " << back << " back";
+    }
+  }
+  ModelStep ring = ModelStep::of(3, 1, {{0, 1, 6, 1}, {1, 2, 3, 1}, {2, 0, 5, 1}});
+  ring.lags = {1, kLagSegments, 1};
+  EXPECT_EQ(ProgressModel(ring).hangs(), 0u);
+  // The model takes these lags: with too few slots for both it hangs.
+  std::mt19937_64 random(6);
+  ModelStep step = ModelStep::all_to_all(2, 1, 9);
+  step.lags = {kFusedSlots - 1, kFusedSlots - 1};
+  EXPECT_FALSE(ProgressModel(step).run(random));
+}
+
 TEST(Progress, RandomStepsOfRanksWithDifferentStridesEnd) {
   std::mt19937_64 random(2);
   for (int run = 0; run < 3000; ++run) {

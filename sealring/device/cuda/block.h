@@ -170,6 +170,8 @@ class HostWarp {
     if (reads_ != nullptr) reads_->note(at, 1);
     return std::to_integer<std::uint32_t>(*at);
   }
+  /// Private memory that will be read soon, at any byte of a sector: it may be fetched meanwhile.
+  void prefetch(const std::byte*) const {}
 
  private:
   // On a GPU some lanes alone would wait for the others for ever.
@@ -264,8 +266,8 @@ class DeviceWarp {
                                      [[maybe_unused]] const Lanes<Chunk>& b,
                                      [[maybe_unused]] int half) const {
 #if defined(__CUDA_ARCH__)
-    std::uint32_t(&d)[4] = counts.value.words;
-    const std::uint32_t(&l)[4] = a.value.words;
+    std::uint32_t (&d)[4] = counts.value.words;
+    const std::uint32_t (&l)[4] = a.value.words;
     asm volatile(
         "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
@@ -312,6 +314,11 @@ class DeviceWarp {
     asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(out) : "l"(at) : "memory");
 #endif
     return out;
+  }
+  SR_HOST_DEVICE void prefetch([[maybe_unused]] const std::byte* at) const {
+#if defined(__CUDA_ARCH__)
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
+#endif
   }
 };
 

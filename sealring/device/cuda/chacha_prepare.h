@@ -93,4 +93,47 @@ SR_HOST_DEVICE inline void prepare_segment(const KeyWords& key, const OpView& op
   out.stride[0] = multiplier_of(far);
 }
 
+/// The same for a segment that nothing else can be done for meanwhile, by all lanes of `warp`: products that
+/// do not wait for each other in one step, seven one after the other instead of nineteen.
+template <class Warp>
+SR_HOST_DEVICE inline void prepare_alone(Warp& warp, const KeyWords& key, const OpView& op, std::uint32_t k,
+                                         SegmentPrep<1>& out) {
+  using poly1305::multiply;
+  using poly1305::Number;
+  const NonceWords nonce = nonce_words(key, op.first_number + k);
+  warp.step([&](int lane) {
+    if (lane != 0) return;
+    const chacha20::Block once = chacha20::keystream(key.key, nonce.words, 0);  // [RFC 8439 §2.6]
+    out.low[0] = poly1305::clamped_r(once.words[0], once.words[1], once.words[2], once.words[3]);
+    for (int i = 0; i < 4; ++i) out.s[i] = once.words[4 + i];
+    out.worker[0] = out.high[0] = poly1305::one();
+  });
+  warp.step([&](int lane) {
+    if (lane == 0) out.low[1] = multiply(out.low[0], out.low[0]);
+  });
+  warp.step([&](int lane) {
+    if (lane < 2) out.low[2 + lane] = multiply(out.low[1], out.low[lane]);
+  });
+  warp.step([&](int lane) {
+    if (lane < 4) out.low[4 + lane] = multiply(out.low[3], out.low[lane]);
+  });
+  warp.step([&](int lane) {
+    if (lane == 0) out.high[2] = multiply(out.low[7], out.low[7]);
+    if (lane == 1) out.high[1] = out.low[7];
+  });
+  warp.step([&](int lane) {
+    if (lane < 2) out.high[3 + lane] = multiply(out.high[2], lane == 0 ? out.low[7] : out.high[2]);
+  });
+  warp.step([&](int lane) {
+    if (lane == 0) out.stride[2] = multiplier_of(multiply(out.high[4], out.high[4]));
+    if (lane == 1) out.stride[3] = multiplier_of(out.high[4]);
+  });
+  warp.step([&](int lane) {
+    if (lane >= 2) return;
+    Number far;  // r^64
+    for (int i = 0; i < 5; ++i) far.limb[i] = out.stride[2].limb[i];
+    out.stride[lane] = multiplier_of(multiply(far, lane == 0 ? far : out.high[4]));
+  });
+}
+
 }  // namespace sealring::cuda

@@ -141,7 +141,7 @@ Result<void> CudaGroup::make_memory() {
     std::uint64_t open_bytes = 0;
     for (const auto& ring : from_) {
       if (ring)
-        open_bytes = std::max(open_bytes, ring->open_memory_bytes(segment_wish(config_.suite).segment_bytes));
+        open_bytes = std::max(open_bytes, ring->open_memory_bytes(segment_wish(config_.suite).segment_max));
     }
     SR_TRY(open_memory_, allocate(open_bytes, "open memory"));
     for (const auto& ring : from_) {
@@ -264,8 +264,10 @@ Result<void> CudaGroup::connect(std::span<const Bytes> offers, Deadline deadline
       if (peer == config_.rank) continue;
       peers[peer] = {windows_->beside_of(peer), to_[peer].get(), from_[peer].get()};
     }
-    SR_TRY(fused_->connect(windows_->beside(), peers));
+    SR_TRY(fused_->connect(windows_->beside(), peers, &state_->verdict));
   }
+  // Streams that do not wait for the default one begin behind what was copied there.
+  SR_TRY(checked(cudaStreamSynchronize(nullptr), "group state"));
   connected_ = true;
   return {};
 }
@@ -313,6 +315,7 @@ Result<void> CudaGroup::copy(DType dtype, const std::byte* from, std::byte* to, 
   const std::uint64_t bytes = elements * dtype_bytes(dtype);
   if (bytes == 0) return {};
   const DeviceGuard guard(config_.device);
+  SR_TRY(enqueue_pending());
   if (scale != 1.0)
     return enqueue_scale(dtype, ScaleArguments{from, to, bytes, scale}, blocks_max(), stream_);
   if (from == to) return {};
@@ -323,10 +326,15 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   SR_CHECK(in_op_, "end without begin");
   in_op_ = false;
   const DeviceGuard guard(config_.device);
+  // The last column of an op's last fused step does what enqueue_end() would.
+  const bool ended = pending_.has_value() && !aborted_;
+  Result<void> step = enqueue_pending(ended ? output : std::span<std::byte>{});
+  if (!step) abort();
   // What the host has given up is under a verdict by its end, whichever of its steps were enqueued.
   if (aborted_) SR_TRY(enqueue_gate(state_, GateJob::of(), stream_));
-  SR_TRY(enqueue_end(state_, dtype, output, stream_));
+  if (!ended || !step) SR_TRY(enqueue_end(state_, dtype, output, stream_));
   SR_TRY(chain_->record(stream_, capture_));
+  SR_TRY(std::move(step));
   if (capture_ != 0) return 0;
   const std::lock_guard lock(ends_mutex_);
   cudaEvent_t event = nullptr;

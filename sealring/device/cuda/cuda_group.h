@@ -19,6 +19,7 @@
 #include <atomic>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "sealring/device/cuda/copy_stream.h"
@@ -64,6 +65,12 @@ class CudaGroup final : public DeviceGroup {
 
  private:
   struct Step;
+  /// A fused step is enqueued when it is known whether it is its op's last, which ends the op.
+  struct FusedPending {
+    std::vector<DeviceSend> sends;
+    std::vector<DeviceRecv> recvs;
+    DeviceStepRules rules;
+  };
   /// Device memory of this group alone, cleared when it is freed.
   struct Memory {
     std::byte* data = nullptr;
@@ -86,8 +93,9 @@ class CudaGroup final : public DeviceGroup {
   template <class Move>
   SegmentJob chunk_job(const Move& move, RecordEnds ends, const MoveCut& cut, std::uint32_t chunk) const;
   bool is_fused() const;
-  Result<void> exchange_fused(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
-                              DeviceStepRules rules);
+  void count_fused(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs);
+  /// Enqueues the fused step that exchange() was given last, if any. `output`: see FusedRank::enqueue().
+  Result<void> enqueue_pending(std::span<std::byte> output = {});
   Result<void> run_round(const Step& step, std::size_t round, cudaStream_t seal_stream);
   Result<void> seal_chunk(const DeviceSend& send, const MoveCut& cut, std::uint32_t chunk, unsigned share,
                           cudaStream_t stream);
@@ -121,6 +129,7 @@ class CudaGroup final : public DeviceGroup {
   DeviceOp op_;
   cudaStream_t stream_ = nullptr;
   bool in_op_ = false;
+  std::optional<FusedPending> pending_;
   unsigned long long capture_ = 0;  ///< 0: not captured
   std::uint64_t serial_ = 0;
   DeviceGroupCounters counters_;

@@ -72,7 +72,13 @@ Result<void> CudaGroup::exchange(std::span<const DeviceSend> sends, std::span<co
                                  DeviceStepRules rules) {
   SR_CHECK(in_op_, "exchange outside of an op");
   const DeviceGuard guard(config_.device);
-  if (is_fused()) return exchange_fused(sends, recvs, rules);
+  SR_TRY(enqueue_pending());
+  if (is_fused()) {
+    if (sends.empty() && recvs.empty()) return {};
+    count_fused(sends, recvs);
+    pending_ = FusedPending{{sends.begin(), sends.end()}, {recvs.begin(), recvs.end()}, rules};
+    return {};
+  }
   Step step{sends, recvs, rules, {}, {}, {}, {}};
   step.send_ends = ends_of(sends, op_.dtype, config_);
   step.recv_ends = ends_of(recvs, op_.dtype, config_);
@@ -97,8 +103,14 @@ Result<void> CudaGroup::exchange(std::span<const DeviceSend> sends, std::span<co
 // Scaled inputs are staged: the fused kernels read what they are given as it is.
 bool CudaGroup::is_fused() const { return fused_ != nullptr && op_.redop != RedOp::premul_sum; }
 
-Result<void> CudaGroup::exchange_fused(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
-                                       DeviceStepRules rules) {
+Result<void> CudaGroup::enqueue_pending(std::span<std::byte> output) {
+  if (!pending_) return {};
+  const FusedPending step = std::move(*pending_);
+  pending_.reset();
+  return fused_->enqueue(op_, step.sends, step.recvs, step.rules, stream_, output);
+}
+
+void CudaGroup::count_fused(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs) {
   const auto width = dtype_bytes(op_.dtype);
   const bool small = is_small(config_, op_.dtype, sends, recvs, fused_->small_bytes_max());
   const auto segments_of = [&](std::uint64_t bytes) {
@@ -115,7 +127,6 @@ Result<void> CudaGroup::exchange_fused(std::span<const DeviceSend> sends, std::s
     counters_.opened_bytes += recv.elements * width;
     counters_.opened_segments += segments_of(recv.elements * width);
   }
-  return fused_->enqueue(op_, sends, recvs, rules, stream_);
 }
 
 Result<void> CudaGroup::run_round(const Step& step, std::size_t index, cudaStream_t seal_stream) {

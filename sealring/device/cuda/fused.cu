@@ -17,22 +17,27 @@ namespace {
 
 constexpr const char* kStage = "device.cuda.fused";
 
-// [protocol A.3] The prologue: its own launch, in stream order; one thread a ring.
-// The step's kernel may be launched meanwhile, and waits for the end of this one. This one is launched in
-// plain stream order: so no kernel of a step takes room of the device before the step before it has ended,
-// which may have other ranks on this device to wait for.
+// [protocol A.3] The prologue: its own launch; one thread a ring. It may be launched while the kernel before
+// it in the stream ends, and waits for that end before it reads anything. The step's kernel may be launched
+// behind that only: so no large kernel takes room of the device before the step before it has ended, which
+// may have other ranks on this device to wait for.
 __global__ void fused_prologue(FusedState* const state, const __grid_constant__ FusedReservation step) {
 #if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
-  __shared__ bool begun;
-  if (threadIdx.x == 0) begun = begin_step(*state, DeviceFabric::now_ns());
+  __shared__ StepStart start;
+  const std::uint32_t thread = threadIdx.x;
+  const KeyState* const ring = thread < kFusedRings ? ring_of(step.peers, thread) : nullptr;
+  StateView now{};
+  if (ring != nullptr) now = view_of(*ring);
+  if (thread == kLanes - 1) begin_step(*state, DeviceFabric::now_ns(), start);
   __syncthreads();
-  if (threadIdx.x < kFusedRings)
-    begun ? reserve_ring(*state, step, threadIdx.x) : refuse_ring(step, threadIdx.x);
+  if (thread < kFusedRings) reserve_ring(*state, step, thread, now, start);
   __syncthreads();
-  if (threadIdx.x == 0 && begun) settle_step(*state, step);
+  if (thread == 0) settle_step(*state, step, start);
 }
+static_assert(kFusedRings < kLanes);
 
 // Everything is loaded and allocated before the first op: a kernel that waits for another rank must not meet
 // a hidden wait of the host.
@@ -109,6 +114,7 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(FusedState)), "fused state", sizeof(FusedState)));
   const auto state = std::make_unique<FusedState>();
   state->timeout_ns = wait_ns_of(group);
+  state->rank = group.rank;
   SR_TRY(checked(cudaMemcpy(out->state_, state.get(), sizeof(FusedState), cudaMemcpyHostToDevice),
                  "fused state"));
   SR_TRY(out->overlapped_, can_overlap(group.device));
@@ -117,7 +123,7 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
   return out;
 }
 
-Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peers) {
+Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peers, GroupVerdict* told) {
   if (my_window == nullptr || peers.size() != ranks())
     return fail(Code::invalid_argument, kStage, "every rank of the group has a window");
   const std::uint64_t region_bytes = fused_region_bytes(ranks(), columns_);
@@ -136,6 +142,8 @@ Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peer
     table.out[at] = peer.out->state();
     table.in[at] = peer.in->state();
   }
+  const DeviceGuard guard(group_.device);
+  SR_TRY(checked(cudaMemcpy(&state_->group, &told, sizeof told, cudaMemcpyHostToDevice), "fused state"));
   peers_ = table;
   return {};
 }
@@ -154,9 +162,8 @@ Result<void> FusedRank::launch(const FusedEntry& entry, const FusedJob& job, con
   const auto native = static_cast<cudaStream_t>(stream);
   FusedReservation reservation = FusedReservation::of(job);
   void* prologue_arguments[] = {&state_, &reservation};
-  SR_TRY(checked(cudaLaunchKernel(reinterpret_cast<const void*>(&fused_prologue), dim3(1), dim3(kLanes),
-                                  prologue_arguments, 0, native),
-                 "launch"));
+  SR_TRY(launched(reinterpret_cast<const void*>(&fused_prologue), 1, kLanes, 0, native, overlapped_,
+                  prologue_arguments));
   Chunk pattern;
   poison(op.dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
   FusedStep<1> narrow = narrowed<1>(job);
@@ -168,7 +175,8 @@ Result<void> FusedRank::launch(const FusedEntry& entry, const FusedJob& job, con
 }
 
 Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,
-                                std::span<const DeviceRecv> recvs, DeviceStepRules rules, void* stream) {
+                                std::span<const DeviceRecv> recvs, DeviceStepRules rules, void* stream,
+                                std::span<std::byte> output) {
   if (peers_.count == 0) return fail(Code::invalid_argument, kStage, "the peers are not connected");
   if (sends.empty() && recvs.empty()) return {};
   SR_TRY(FusedJob job,
@@ -177,6 +185,8 @@ Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> 
   if (entry == nullptr) return fail(Code::unsupported, kStage, "no fused kernel for such a step");
   const DeviceGuard guard(group_.device);
   job.descriptor = next_descriptor_++ % kDescriptors;
+  job.output = output.data();
+  job.output_bytes = output.size();
   return launch(*entry, job, op, stream);
 }
 

@@ -62,15 +62,19 @@ class FusedRank {
     DeviceKeyRing* in = nullptr;
   };
   /// Before the first step. `my_window`: window_bytes() of zeroed memory that the peers write. `peers`: by
-  /// group rank, mine unused. All of it is the caller's and outlives this. Errors: INVALID_ARGUMENT.
-  Result<void> connect(std::byte* my_window, std::span<const Peer> peers);
+  /// group rank, mine unused. `told`: in device memory, gets the first error, and no step begins under one;
+  /// null: nobody. All of it is the caller's and outlives this. Errors: INVALID_ARGUMENT, CUDA.
+  Result<void> connect(std::byte* my_window, std::span<const Peer> peers, GroupVerdict* told = nullptr);
 
   std::uint32_t columns() const { return columns_; }
   std::uint64_t small_bytes_max() const { return small_bytes_max_; }
   /// The prologue and the step's one kernel; nothing for a step without records. What the moves may be:
-  /// fused_job_of() (fused_job.h). Returns before the step runs. Errors: INVALID_ARGUMENT, UNSUPPORTED, CUDA.
+  /// fused_job_of() (fused_job.h). `output`: of the op whose last step this is, all of which a failure
+  /// poisons; empty: what the step receives. Returns before the step runs. Errors: INVALID_ARGUMENT,
+  /// UNSUPPORTED, CUDA.
   Result<void> enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,
-                       std::span<const DeviceRecv> recvs, DeviceStepRules rules, void* stream);
+                       std::span<const DeviceRecv> recvs, DeviceStepRules rules, void* stream,
+                       std::span<std::byte> output = {});
   /// The device's verdict, behind everything enqueued on `stream` (a cudaStream_t) so far, for which it
   /// waits.
   Result<void> verdict(void* stream) const;

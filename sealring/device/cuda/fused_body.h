@@ -81,7 +81,7 @@ struct FusedBody {
     std::uint32_t column;
 
     SR_HOST_DEVICE std::uint32_t stride() const { return kLinks == 1 ? 1u : job.stride; }
-    SR_HOST_DEVICE std::uint32_t lag() const { return kLagSegments * stride(); }
+    SR_HOST_DEVICE std::uint32_t lag() const { return job.lag_segments * stride(); }
     SR_HOST_DEVICE Turn at(std::uint32_t turn) const { return turn_of(stride(), turn); }
     SR_HOST_DEVICE bool pushes(std::uint32_t turn) const {
       return at(turn).segment < shared.frame.out[at(turn).link].count;
@@ -168,7 +168,7 @@ struct FusedBody {
       const std::uint32_t turn = iteration - behind;
       const Turn at = work.at(turn);
       const std::uint32_t columns = out ? work.push_link(turn).columns : work.pull_link(turn).columns;
-      prepare_segment<kWorkers>(out ? shared.frame.out_key[at.link] : shared.frame.in_key[at.link],
+      prepare_segment<kWorkers>(out ? shared.frame.out_key(at.link) : shared.frame.in_key(at.link),
                                 out ? shared.frame.out[at.link].view : shared.frame.in[at.link].view,
                                 work.column + at.segment * columns,
                                 out ? Seal::prep_of(shared.seal, turn) : Open::prep_of(shared.open, turn));
@@ -186,7 +186,7 @@ struct FusedBody {
         if (!work.pushes(u)) return;
         const FusedLink& link = work.push_link(u);
         const std::uint32_t l = work.at(u).link;
-        Seal::cipher_segment(warp, shared.seal, link.job, shared.frame.out[l].view, shared.frame.out_key[l],
+        Seal::cipher_segment(warp, shared.seal, link.job, shared.frame.out[l].view, shared.frame.out_key(l),
                              Column{work.column, link.columns}, work.pushed(u), false);
       } else if (warp.index() == kFinisher) {
         if (!work.pulls(u, lag + 1)) return;
@@ -211,7 +211,7 @@ struct FusedBody {
     Shared& shared = work.shared;
     const FusedLink& link = work.pull_link(turn);
     const std::uint32_t l = work.at(turn).link;
-    Open::cipher_segment(warp, shared.open, link.job, shared.frame.in[l].view, shared.frame.in_key[l],
+    Open::cipher_segment(warp, shared.open, link.job, shared.frame.in[l].view, shared.frame.in_key(l),
                          Column{work.column, link.columns}, work.pulled(turn), false);
   }
 
@@ -234,7 +234,7 @@ struct FusedBody {
           const FusedLink& next = work.pull_link(turn);
           const std::uint32_t l = work.at(turn).link;
           Open::combine_and_cipher(warp, shared.open, link.job, old, next.job, shared.frame.in[l].view,
-                                   shared.frame.in_key[l], Column{work.column, next.columns},
+                                   shared.frame.in_key(l), Column{work.column, next.columns},
                                    work.pulled(turn));
           return;
         }
@@ -321,7 +321,7 @@ struct FusedBody {
   /// Iterations of a column.
   SR_HOST_DEVICE static std::uint32_t end_of(const FusedFrame<kLinks>& frame, const Job& job) {
     const std::uint32_t stride = kLinks == 1 ? 1 : job.stride;
-    const std::uint32_t behind = kLagSegments * stride + 1;
+    const std::uint32_t behind = job.lag_segments * stride + 1;
     std::uint32_t end = 0;
     for (std::uint32_t l = 0; l < kLinks; ++l) {
       const std::uint32_t pushed = turns_end(stride, l, frame.out[l].count);
@@ -337,7 +337,7 @@ struct FusedBody {
   SR_HOST_DEVICE static void run(Block& block, Shared& shared, FabricOf& fabric, const Job& job,
                                  std::uint32_t columns, FusedState& state, const Chunk& pattern) {
     FusedFrame<kLinks>& frame = shared.frame;
-    frame.enter(block, state, job, [&](int lane) {
+    frame.template enter<kThreads, true>(block, state, job, [&](int lane) {
       if (lane != 0) return;
       shared.open.bad = BadTag{};
       for (int i = 0; i < 4; ++i) shared.stop[i / 2][i % 2] = 0;
@@ -348,9 +348,11 @@ struct FusedBody {
     if (code == 0) code = push_and_pull(block, work);
     frame.template leave<kThreads>(block, &shared, fabric, job, state, columns, code, pattern, [&](int lane) {
       const auto l = static_cast<std::uint32_t>(lane);
+      const std::uint32_t column = work.column;
       if (l < kLinks && l < job.pushes)
-        state.out_tickets[job.push[l].peer][work.column] += frame.out[l].count;
-      if (l < kLinks && l < job.pulls) state.in_tickets[job.pull[l].peer][work.column] += frame.in[l].count;
+        state.out_tickets[job.push[l].peer][column] = frame.out[l].first_ticket + frame.out[l].count;
+      if (l < kLinks && l < job.pulls)
+        state.in_tickets[job.pull[l].peer][column] = frame.in[l].first_ticket + frame.in[l].count;
     });
   }
 };

@@ -11,50 +11,86 @@ namespace sealring::cuda {
 /// The part of a block's shared memory that every fused body has. Behind the keys nothing secret lies.
 template <int kLinks>
 struct FusedFrame {
+  static constexpr int kRings = 2 * kLinks;  ///< of the pushes, then of the pulls
+  static constexpr int kKeyWords = static_cast<int>(sizeof(KeyWords) / 4);
   /// What a column knows of a record.
   struct Link {
     OpView view;
     std::uint64_t first_ticket;
     std::uint32_t count;  ///< segments of the column
+    std::uint32_t slot;
   };
-  KeyWords out_key[kLinks], in_key[kLinks];
+  KeyWords keys[kRings][kSlots];  ///< of all slots: read before it is known which one a record takes
   Link out[kLinks], in[kLinks];
+  FusedGrant grants[kRings];
   std::uint32_t status, column, failed, last;
 
-  /// What the prologue decided for a record, and its key. `status` and `column` are set.
-  SR_HOST_DEVICE void enter_link(const FusedState& state, const FusedStep<kLinks>& job, bool push,
-                                 std::uint32_t l) {
+  SR_HOST_DEVICE const KeyWords& out_key(std::uint32_t l) const { return keys[l][out[l].slot % kSlots]; }
+  SR_HOST_DEVICE const KeyWords& in_key(std::uint32_t l) const {
+    return keys[kLinks + static_cast<int>(l)][in[l].slot % kSlots];
+  }
+
+  /// Whether a record has this ring, of kRings; and its thread of the prologue.
+  SR_HOST_DEVICE static bool has_ring(const FusedStep<kLinks>& job, int ring) {
+    const auto l = static_cast<std::uint32_t>(ring % kLinks);
+    return l < (ring < kLinks ? job.pushes : job.pulls);
+  }
+  SR_HOST_DEVICE static std::uint32_t thread_of(const FusedStep<kLinks>& job, int ring) {
+    return ring < kLinks ? job.push[ring].peer : kFusedRanksMax + job.pull[ring - kLinks].peer;
+  }
+
+  /// What the prologue decided for a record. `column` is set.
+  template <bool kTickets>
+  SR_HOST_DEVICE void enter_link(const FusedState& state, const FusedStep<kLinks>& job, int ring) {
+    const bool push = ring < kLinks;
+    const auto l = static_cast<std::uint32_t>(ring % kLinks);
     Link& at = push ? out[l] : in[l];
-    at.count = 0;
-    if (l >= (push ? job.pushes : job.pulls) || status != 0) return;
+    at = Link{};
+    if (!has_ring(job, ring)) return;
     const FusedLink& link = push ? job.push[l] : job.pull[l];
-    const FusedGrant& grant = push ? state.push[link.peer] : state.pull[link.peer];
+    const FusedGrant& grant = grants[ring];
     at.view = grant.view;
+    at.slot = grant.slot;
+    if (status != 0) return;
     const std::uint32_t at_column = column % kFusedColumnsMax;
-    at.first_ticket = push ? state.out_tickets[link.peer][at_column] : state.in_tickets[link.peer][at_column];
+    if constexpr (kTickets)
+      at.first_ticket =
+          push ? state.out_tickets[link.peer][at_column] : state.in_tickets[link.peer][at_column];
     at.count = share_of(link.job.segments, link.columns, column);
-    const KeyState& ring = push ? *job.peers.out[link.peer] : *job.peers.in[link.peer];
-    KeyWords& key = push ? out_key[l] : in_key[l];
-    key = ring.slots[grant.slot % kSlots].words;
   }
 
   /// Takes a column number, and copies what the prologue decided and the keys of all records. Then
-  /// `further(lane)` of one warp. A phase.
-  template <class Block, class Further>
+  /// `further(lane)` of one warp. A phase; nothing in its first step waits for anything else of it.
+  template <int kThreads, bool kTickets, class Block, class Further>
   SR_HOST_DEVICE void enter(Block& block, FusedState& state, const FusedStep<kLinks>& job,
                             Further&& further) {
+    constexpr int kAll = kRings * static_cast<int>(kSlots) * kKeyWords;
     block.phase([&](typename Block::Warp& warp) {
+      warp.step([&](int lane) {
+        const int thread = warp.thread(lane);
+        const bool counts = thread == kLanes - 1;
+        const std::uint32_t taken = counts ? count_one(state.next_column) : 0;
+        for (int i = thread - kLanes; i >= 0 && i < kAll; i += kThreads - kLanes) {
+          const int ring = i / (static_cast<int>(kSlots) * kKeyWords);
+          const int word = i % (static_cast<int>(kSlots) * kKeyWords);
+          if (!has_ring(job, ring)) continue;
+          const KeyState& keys_of = *ring_of(job.peers, thread_of(job, ring));
+          const KeyWords& from = keys_of.slots[word / kKeyWords].words;
+          reinterpret_cast<std::uint32_t*>(&keys[ring][word / kKeyWords])[word % kKeyWords] =
+              fresh(reinterpret_cast<const std::uint32_t*>(&from)[word % kKeyWords]);
+        }
+        if (thread < kRings && has_ring(job, thread)) {
+          const std::uint32_t of = thread_of(job, thread) % kFusedRanksMax;
+          grants[thread] = thread < kLinks ? state.push[of] : state.pull[of];
+        }
+        if (!counts) return;
+        const std::uint32_t known = state.status, verdict = verdict_of(state);
+        status = known != 0 ? known : verdict;
+        column = taken;
+      });
       if (warp.index() != 0) return;
       warp.step([&](int lane) {
-        if (lane != 0) return;
-        column = count_one(state.next_column);
-        const std::uint32_t verdict = verdict_of(state);
-        status = state.status != 0 ? state.status : verdict;
-      });
-      warp.step([&](int lane) {
-        const auto l = static_cast<std::uint32_t>(lane) % kFusedRanksMax;
-        if (lane < 2 * static_cast<int>(kFusedRanksMax) && l < kLinks)
-          enter_link(state, job, lane < static_cast<int>(kFusedRanksMax), l);
+        if (lane < kRings) enter_link<kTickets>(state, job, lane);
       });
       warp.step(further);
     });
@@ -76,7 +112,8 @@ struct FusedFrame {
   }
 
   /// Clears `shared` up to the end of the keys, of which this is a part; counts the column out; the last one
-  /// poisons a failed step's output and ends the step. `advance(lane)`: of one warp, unless `code`.
+  /// poisons a failed step's output and ends the step. `advance(lane)`: of one warp, unless `code`; it stores
+  /// alone.
   template <int kThreads, class Block, class Fabric, class Advance>
   SR_HOST_DEVICE void leave(Block& block, void* shared, Fabric& fabric, const FusedStep<kLinks>& job,
                             FusedState& state, std::uint32_t columns, std::uint32_t code,
@@ -85,11 +122,15 @@ struct FusedFrame {
     auto* const words = static_cast<std::uint32_t*>(shared);
     const auto secrets = static_cast<std::size_t>(reinterpret_cast<std::uint32_t*>(out) - words);
     block.phase([&](Warp& warp) {
-      if (warp.index() == 0 && code != 0) {
-        warp.step([&](int lane) {  // first: a peer's answer to POISON is not the first error
-          if (lane == 0) exchange_if(state.verdict, 0, code);
-        });
-        poison_words(warp, fabric, job);
+      if (warp.index() == 0) {
+        if (code != 0) {
+          warp.step([&](int lane) {  // first: a peer's answer to POISON is not the first error
+            if (lane == 0) exchange_if(state.verdict, 0, code);
+          });
+          poison_words(warp, fabric, job);
+        } else {
+          warp.step(advance);
+        }
       }
       // [protocol A.6] What held keys, powers, keystream and plaintext is cleared.
       warp.step([&](int lane) {
@@ -99,40 +140,51 @@ struct FusedFrame {
     block.phase([&](Warp& warp) {
       if (warp.index() != 0) return;
       warp.step([&](int lane) {
-        if (code == 0) advance(lane);
-      });
-      warp.step([&](int lane) {
         if (lane != 0) return;
-        last = count_one(state.columns_out) == columns - 1 ? 1u : 0u;
-        failed = verdict_of(state);
+        last = last_out(state.columns_out, columns) ? 1u : 0u;
+        failed = last != 0 ? verdict_of(state) : 0;
       });
     });
     if (last == 0) return;
-    for (std::uint32_t i = 0; failed != 0 && i < (job.ordered != 0 ? 1 : job.pulls); ++i)
-      poison_output<kThreads>(block, job.pull[i].job, pattern);
+    if (failed != 0) poison_outputs<kThreads>(block, job, pattern);
     block.phase([&](Warp& warp) {
       if (warp.index() != 0) return;
       warp.step([&](int lane) {
-        if (lane == 0) state.next_column = state.columns_out = 0;
-        if (lane < static_cast<int>(kFusedRings))
-          end_ring(state, job.peers, job.descriptor, static_cast<std::uint32_t>(lane));
+        if (failed != 0 && lane < static_cast<int>(kFusedRings))
+          spread_verdict(state, job.peers, static_cast<std::uint32_t>(lane));
+        if (failed != 0 && lane == kLanes - 1) tell_group(state);
       });
       warp.step([&](int lane) {
-        if (lane == 0) exchange_if(state.in_use, 1, 0);
+        if (lane < kRings && has_ring(job, lane))
+          end_grant(state, job.peers, thread_of(job, lane), grants[lane]);
+        if (lane == 0) state.next_column = state.columns_out = 0;
+      });
+      warp.step([&](int lane) {
+        if (lane == 0) store_fresh(state.in_use, 0);
       });
     });
   }
 
   // [protocol A.5]
   template <int kThreads, class Block>
-  SR_HOST_DEVICE static void poison_output(Block& block, const SegmentJob& job, const Chunk& pattern) {
-    const std::uint64_t bytes = payload_bytes_of(job), chunks = bytes / 16;
+  SR_HOST_DEVICE static void poison_outputs(Block& block, const FusedStep<kLinks>& job,
+                                            const Chunk& pattern) {
+    if (job.output != nullptr) return poison_memory<kThreads>(block, job.output, job.output_bytes, pattern);
+    for (std::uint32_t i = 0; i < (job.ordered != 0 ? 1 : job.pulls); ++i) {
+      const SegmentJob& pulled = job.pull[i].job;
+      poison_memory<kThreads>(block, pulled.combine.dst, payload_bytes_of(pulled), pattern);
+    }
+  }
+  template <int kThreads, class Block>
+  SR_HOST_DEVICE static void poison_memory(Block& block, std::byte* memory, std::uint64_t bytes,
+                                           const Chunk& pattern) {
+    const std::uint64_t chunks = bytes / 16;
     block.phase([&](typename Block::Warp& warp) {
       warp.step([&](int lane) {
         for (auto i = static_cast<std::uint64_t>(warp.thread(lane)); i < chunks; i += kThreads)
-          store_any(job.combine.dst + i * 16, pattern);
+          store_any(memory + i * 16, pattern);
         if (warp.thread(lane) == 0)
-          store_bytes(job.combine.dst + chunks * 16, pattern, static_cast<std::uint32_t>(bytes % 16));
+          store_bytes(memory + chunks * 16, pattern, static_cast<std::uint32_t>(bytes % 16));
       });
     });
   }

@@ -105,7 +105,8 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
   extern __shared__ __align__(1024) unsigned char raw[];
   typename Body::Shared& shared = *reinterpret_cast<typename Body::Shared*>(raw);
 #if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // the prologue is done
+  cudaTriggerProgrammaticLaunchCompletion();  // the next step's prologue may wait for this kernel's end
+  cudaGridDependencySynchronize();            // the prologue is done
 #endif
   DeviceBlock block;
   DeviceFabric fabric(*state);

@@ -83,7 +83,8 @@ struct FusedSmall {
     // Jobs whose wire is here.
     SegmentJob push, pull;
     Chunk out[kStaged], in[kStaged];
-    std::uint32_t stop;  ///< a Code
+    std::uint64_t ticket;  ///< small steps that have used the segment's place
+    std::uint32_t stop;    ///< a Code
   };
 
   template <class FabricOf>
@@ -122,7 +123,7 @@ struct FusedSmall {
   SR_HOST_DEVICE static void send(Warp& warp, W& work, std::uint32_t i) {
     Shared& shared = work.shared;
     const auto segment = work.pushed(i);
-    const std::uint64_t ticket = work.state.small_tickets[segment.k % kSmallPlaces];
+    const std::uint64_t ticket = shared.ticket;
     std::byte* const lines = work.job.peers.theirs[work.job.push[0].peer] +
                              small_offset(work.job.shape, segment.k % kSmallPlaces, ticket);
     const std::uint32_t bytes = segment.place.payload_bytes + static_cast<std::uint32_t>(kTagBytes);
@@ -144,7 +145,7 @@ struct FusedSmall {
   SR_HOST_DEVICE static bool collect(Warp& warp, W& work, std::uint32_t i) {
     Shared& shared = work.shared;
     const auto segment = work.pulled(i);
-    const std::uint64_t ticket = work.state.small_tickets[segment.k % kSmallPlaces];
+    const std::uint64_t ticket = shared.ticket;
     const std::byte* const mine = work.job.peers.mine[work.job.pull[0].peer];
     const std::byte* const lines = mine + small_offset(work.job.shape, segment.k % kSmallPlaces, ticket);
     const std::byte* const poison_word = mine + work.job.shape.flag_offset(shared.frame.column, 0);
@@ -172,13 +173,23 @@ struct FusedSmall {
     if (!collect(warp, work, i)) return;
     SmallWorker<Warp> worker(warp);
     const auto segment = work.pulled(i);
-    Open::cipher_segment(worker, shared.open, shared.pull, shared.frame.in[0].view, shared.frame.in_key[0],
+    Open::cipher_segment(worker, shared.open, shared.pull, shared.frame.in[0].view, shared.frame.in_key(0),
                          work.column(), segment, true);
     Open::finish_segment(worker, shared.open, shared.pull, segment);
     warp.step([&](int lane) {
       if (lane != 0 || shared.open.bad.refused == 0) return;
       shared.stop = status_of(Code::data_tag);
       fail_by(work.state, status_of(Code::data_tag), work.job.pull[0].peer, shared.open.bad.first_segment);
+    });
+  }
+
+  /// What a segment reads of the tensor, or adds to, on its way while the cipher is prepared.
+  template <class Warp>
+  SR_HOST_DEVICE static void fetch(Warp& warp, const std::byte* from, std::uint32_t bytes) {
+    constexpr std::uint32_t kSector = 32;
+    warp.step([&](int lane) {
+      for (std::uint32_t at = static_cast<std::uint32_t>(lane) * kSector; at < bytes; at += kLanes * kSector)
+        warp.prefetch(from + at);
     });
   }
 
@@ -190,19 +201,22 @@ struct FusedSmall {
     FusedFrame<1>& frame = shared.frame;
     block.phase([&](Warp& warp) {
       const int index = warp.index();
+      const auto pushed = work.pushed(i);
+      const auto pulled = work.pulled(i);
       if (index == kSealer) {
-        stream<Seal>(warp, shared.seal, frame.out_key[0], frame.out[0].view, work.pushed(i));
-      } else if (index == kOpener) {
-        stream<Open>(warp, shared.open, frame.in_key[0], frame.in[0].view, work.pulled(i));
-      } else {
+        fetch(warp, shared.push.plaintext + pushed.place.payload, pushed.place.payload_bytes);
         warp.step([&](int lane) {
-          if (lane != 0) return;
-          const std::uint32_t k = work.pushed(i).k;  // the same both ways
-          if (index == kSealPreparer)
-            prepare_segment<1>(frame.out_key[0], frame.out[0].view, k, Seal::prep_of(shared.seal, 0));
-          else
-            prepare_segment<1>(frame.in_key[0], frame.in[0].view, k, Open::prep_of(shared.open, 0));
+          if (lane == 0) shared.ticket = work.state.small_tickets[pushed.k % kSmallPlaces];
         });
+        stream<Seal>(warp, shared.seal, frame.out_key(0), frame.out[0].view, pushed);
+      } else if (index == kOpener) {
+        if constexpr (kCombine != CombineKind::replace)
+          fetch(warp, shared.pull.combine.local + pulled.place.payload, pulled.place.payload_bytes);
+        stream<Open>(warp, shared.open, frame.in_key(0), frame.in[0].view, pulled);
+      } else if (index == kSealPreparer) {
+        prepare_alone(warp, frame.out_key(0), frame.out[0].view, pushed.k, Seal::prep_of(shared.seal, 0));
+      } else {
+        prepare_alone(warp, frame.in_key(0), frame.in[0].view, pulled.k, Open::prep_of(shared.open, 0));
       }
     });
     block.phase([&](Warp& warp) {
@@ -210,7 +224,7 @@ struct FusedSmall {
       if (index == kSealer) {
         SmallWorker<Warp> worker(warp);
         const auto segment = work.pushed(i);
-        Seal::cipher_segment(worker, shared.seal, shared.push, frame.out[0].view, frame.out_key[0],
+        Seal::cipher_segment(worker, shared.seal, shared.push, frame.out[0].view, frame.out_key(0),
                              work.column(), segment, true);
         Seal::finish_segment(worker, shared.seal, shared.push, segment);
         send(warp, work, i);
@@ -220,9 +234,15 @@ struct FusedSmall {
     });
     const std::uint32_t code = shared.stop;
     block.phase([&](Warp& warp) {
-      if (warp.index() != kOpener || code != 0) return;
-      SmallWorker<Warp> worker(warp);
-      Open::combine_segment(worker, shared.open, shared.pull, work.column(), work.pulled(i));
+      if (code != 0) return;
+      if (warp.index() == kOpener) {
+        SmallWorker<Warp> worker(warp);
+        Open::combine_segment(worker, shared.open, shared.pull, work.column(), work.pulled(i));
+      } else if (warp.index() == kSealer) {
+        warp.step([&](int lane) {
+          if (lane == 0) work.state.small_tickets[work.pushed(i).k % kSmallPlaces] = shared.ticket + 1;
+        });
+      }
     });
     return code;
   }
@@ -232,7 +252,7 @@ struct FusedSmall {
   SR_HOST_DEVICE static void run(Block& block, Shared& shared, FabricOf& fabric, const Job& job,
                                  std::uint32_t columns, FusedState& state, const Chunk& pattern) {
     FusedFrame<1>& frame = shared.frame;
-    frame.enter(block, state, job, [&](int lane) {
+    frame.template enter<kThreads, false>(block, state, job, [&](int lane) {
       if (lane != 0) return;
       shared.open.bad = BadTag{};
       shared.stop = 0;
@@ -245,10 +265,7 @@ struct FusedSmall {
     const std::uint32_t count = frame.out[0].count;
     std::uint32_t code = frame.status;
     for (std::uint32_t i = 0; code == 0 && i < count; ++i) code = exchange_segment(block, work, i);
-    frame.template leave<kThreads>(block, &shared, fabric, job, state, columns, code, pattern, [&](int lane) {
-      const auto i = static_cast<std::uint32_t>(lane);
-      if (i < count) state.small_tickets[(frame.column + i * job.push[0].columns) % kSmallPlaces] += 1;
-    });
+    frame.template leave<kThreads>(block, &shared, fabric, job, state, columns, code, pattern, [](int) {});
   }
 };
 

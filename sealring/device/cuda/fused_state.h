@@ -12,12 +12,26 @@ namespace sealring::cuda {
 
 inline constexpr std::uint32_t kFusedColumnsMax = 1024;
 
+/// The first error of a group's ops: what the host reads.
+struct GroupVerdict {
+  std::uint32_t code = 0;         ///< a Code, sticky; 0: none
+  std::uint32_t bad_peer = 0;     ///< 1 + group rank that it concerns; 0: none
+  std::uint32_t bad_segment = 0;  ///< of a DATA_TAG: place in its chunk, or in a fused step's record
+};
+
+/// Makes `found` the verdict unless there is one.
+SR_HOST_DEVICE inline void set_verdict(GroupVerdict& verdict, const GroupVerdict& found) {
+  if (exchange_if(verdict.code, 0, found.code) != 0) return;
+  verdict.bad_peer = found.bad_peer;
+  verdict.bad_segment = found.bad_segment;
+}
+
 /// What the prologue decided for one record.
 struct FusedGrant {
   OpView view;
-  std::uint32_t slot;    ///< of its key
-  std::uint32_t status;  ///< a Code; 0: go
-  std::uint32_t begun;   ///< the ring has an op that must be ended
+  std::uint32_t slot;   ///< of its key
+  std::uint32_t begun;  ///< the ring has an op that must be ended
+  std::uint32_t frees;  ///< as in OpDescriptor
 };
 
 struct FusedState {
@@ -32,6 +46,8 @@ struct FusedState {
   std::uint32_t status;  ///< a Code; 0: go
   std::uint64_t deadline_ns;
   std::uint64_t timeout_ns;                               ///< of each step
+  std::uint32_t rank;                                     ///< mine in the group
+  GroupVerdict* group;                                    ///< where an error is told, too; null: nowhere
   FusedGrant push[kFusedPeersMax], pull[kFusedPeersMax];  ///< by peer_index()
   /// By peer_index(): of the next segment that a column pushes to, and pulls from, a peer.
   std::uint64_t out_tickets[kFusedPeersMax][kFusedColumnsMax];
@@ -67,7 +83,11 @@ struct FusedStep {
   std::uint32_t ordered = 0;    ///< not 0: all pulls and local memory are added in rank order into one output
   std::uint32_t own_place = 0;  ///< ordered: how many pulls come before local memory
   std::uint32_t descriptor = 0;
-  std::uint32_t small = 0;  ///< not 0: through lines, see fused_small.h
+  std::uint32_t small = 0;                    ///< not 0: through lines, see fused_small.h
+  std::uint32_t lag_segments = kLagSegments;  ///< D of progress.h
+  /// The whole output of the op whose last step this is, which a failure poisons; null: what it pulls.
+  std::byte* output = nullptr;
+  std::uint64_t output_bytes = 0;
   WindowShape shape;
   FusedPeers peers;
 
@@ -95,20 +115,31 @@ FusedStep<kLinks> narrowed(const FusedJob& job) {
   out.own_place = job.own_place;
   out.descriptor = job.descriptor;
   out.small = job.small;
+  out.lag_segments = job.lag_segments;
+  out.output = job.output;
+  out.output_bytes = job.output_bytes;
   out.shape = job.shape;
   out.peers = job.peers;
   return out;
 }
 
-/// Returns the old value; what this thread did before is seen by who counts later.
+/// Returns the old value; in no order with anything else.
 SR_HOST_DEVICE inline std::uint32_t count_one(std::uint32_t& at) {
 #if defined(__CUDA_ARCH__)
-  __threadfence();
-  const std::uint32_t old = atomicAdd(&at, 1u);
-  __threadfence();
-  return old;
+  return atomicAdd(&at, 1u);
 #else
   return at++;
+#endif
+}
+/// Counts out; true for the last of `count`, who then sees what all did before they counted.
+SR_HOST_DEVICE inline bool last_out(std::uint32_t& at, std::uint32_t count) {
+#if defined(__CUDA_ARCH__)
+  __threadfence();
+  const bool last = atomicAdd(&at, 1u) == count - 1;
+  if (last) __threadfence();
+  return last;
+#else
+  return at++ == count - 1;
 #endif
 }
 
@@ -156,74 +187,111 @@ struct FusedReservation {
 /// Threads of the prologue, one a ring: thread i has the key to peer i, thread 8 + i the key from it.
 inline constexpr std::uint32_t kFusedRings = 2 * kFusedRanksMax;
 
-/// One thread. False: another step has not ended; it keeps all that it runs by, but goes on under a verdict.
-SR_HOST_DEVICE inline bool begin_step(FusedState& state, std::uint64_t now_ns) {
-  if (exchange_if(state.in_use, 0, 1) != 0) {
-    exchange_if(state.verdict, 0, status_of(Code::seq_reuse_guard));
-    return false;
-  }
-  state.status = verdict_of(state);
-  if (state.status == 0 && aborted(state)) state.status = status_of(Code::aborted);
-  state.deadline_ns = now_ns + state.timeout_ns;
-  return true;
-}
-
-/// Of a step that has not begun, one thread a ring: nothing more is sealed or opened under any key.
-SR_HOST_DEVICE inline void refuse_ring(const FusedReservation& step, std::uint32_t thread) {
+/// The ring of a thread; null: it has none.
+SR_HOST_DEVICE inline KeyState* ring_of(const FusedPeers& peers, std::uint32_t thread) {
   const std::uint32_t peer = thread % kFusedRanksMax;
-  if (peer >= step.peers.count) return;
-  KeyState& ring = *(thread < kFusedRanksMax ? step.peers.out : step.peers.in)[peer];
-  exchange_if(ring.verdict, 0, status_of(Code::seq_reuse_guard));
+  if (peer >= peers.count) return nullptr;
+  return (thread < kFusedRanksMax ? peers.out : peers.in)[peer];
 }
 
-/// Of a step that has begun: reserves the numbers of a ring's record. A ring's verdict is this rank's too,
-/// also without a record.
-SR_HOST_DEVICE inline void reserve_ring(FusedState& state, const FusedReservation& step,
-                                        std::uint32_t thread) {
+/// What the threads of a prologue tell each other.
+struct StepStart {
+  std::uint32_t begun;               ///< not 0: no other step is under way
+  std::uint32_t status;              ///< a Code that was there before; 0: none
+  std::uint32_t rings[kFusedRings];  ///< a Code of each ring
+};
+
+/// One thread. Where another step has not ended, that one keeps all that it runs by, but goes on under a
+/// verdict.
+SR_HOST_DEVICE inline void begin_step(FusedState& state, std::uint64_t now_ns, StepStart& start) {
+  // Read beside the exchange: whoever fails behind it is found by every column when it starts.
+  std::uint32_t status = verdict_of(state);
+  const bool given_up = aborted(state);
+  const std::uint32_t group = state.group != nullptr ? fresh(state.group->code) : 0;
+  const std::uint64_t timeout_ns = state.timeout_ns;
+  start.begun = exchange_if(state.in_use, 0, 1) == 0 ? 1 : 0;
+  if (start.begun == 0) {
+    exchange_if(state.verdict, 0, status_of(Code::seq_reuse_guard));
+    return;
+  }
+  if (status == 0) status = group;
+  if (status == 0 && given_up) status = status_of(Code::aborted);
+  start.status = status;
+  state.deadline_ns = now_ns + timeout_ns;
+}
+
+/// Of a step that has begun, one thread a ring: reserves the numbers of the ring's record. `now`: the ring as
+/// it was read before. A ring's verdict is this rank's too, also without a record. Of a step that has not
+/// begun: nothing more is sealed or opened under any key.
+SR_HOST_DEVICE inline void reserve_ring(FusedState& state, const FusedReservation& step, std::uint32_t thread,
+                                        const StateView& now, StepStart& start) {
+  KeyState* const ring = ring_of(step.peers, thread);
+  start.rings[thread] = 0;
+  if (ring == nullptr) return;
+  if (start.begun == 0) {
+    exchange_if(ring->verdict, 0, status_of(Code::seq_reuse_guard));
+    return;
+  }
   const bool out = thread < kFusedRanksMax;
   const std::uint32_t peer = thread % kFusedRanksMax;
-  if (peer >= step.peers.count) return;
-  KeyState& ring = out ? *step.peers.out[peer] : *step.peers.in[peer];
   const FusedReservation::Record& record = out ? step.push[peer] : step.pull[peer];
   FusedGrant grant{};
-  grant.status = ring.verdict;
-  if (state.status == 0 && record.segments != 0) {
+  start.rings[thread] = now.verdict;
+  if (start.status == 0 && record.segments != 0) {
     OpRequest request;
     request.numbers = out ? Numbers::seal_next : Numbers::open_next;
     request.descriptor = step.descriptor;
     request.segments = record.segments;
     request.payload_bytes = record.bytes;
-    begin_op(ring, request);
-    const OpDescriptor& op = ring.descriptors[step.descriptor % kDescriptors];
-    grant = FusedGrant{op.view, op.slot, op.status, 1};
+    const OpDescriptor op = begin_op(*ring, now, request);
+    grant = FusedGrant{op.view, op.slot, op.holds, op.frees};
+    start.rings[thread] = op.status;
   }
-  FusedGrant& granted = out ? state.push[peer] : state.pull[peer];
-  granted = grant;
+  (out ? state.push[peer] : state.pull[peer]) = grant;
 }
 
-/// One thread, of a step that has begun. On any refusal the step seals nothing.
-SR_HOST_DEVICE inline void settle_step(FusedState& state, const FusedReservation& step) {
-  if (state.status != 0) exchange_if(state.verdict, 0, state.status);
-  for (std::uint32_t i = 0; i < step.peers.count && state.status == 0; ++i) {
-    state.status = state.push[i].status != 0 ? state.push[i].status : state.pull[i].status;
-    if (state.status != 0) fail_by(state, state.status, i, 0);
+/// One thread, behind all rings. On any refusal the step seals nothing.
+SR_HOST_DEVICE inline void settle_step(FusedState& state, const FusedReservation& step,
+                                       const StepStart& start) {
+  if (start.begun == 0) return;
+  std::uint32_t status = start.status;
+  if (status != 0) exchange_if(state.verdict, 0, status);
+  for (std::uint32_t i = 0; i < step.peers.count && status == 0; ++i) {
+    status = start.rings[i] != 0 ? start.rings[i] : start.rings[kFusedRanksMax + i];
+    if (status != 0) fail_by(state, status, i, 0);
   }
+  state.status = status;
 }
 
 // --- what the last column does when all others are out, but for the poisoning
 
-/// One thread a ring, as in reserve_ring(). After a failure nothing more is sealed or opened under any key.
-SR_HOST_DEVICE inline void end_ring(FusedState& state, const FusedPeers& peers, std::uint32_t descriptor,
-                                    std::uint32_t thread) {
+/// After a failure: one thread. The error of this rank is that of its group.
+SR_HOST_DEVICE inline void tell_group(const FusedState& state) {
+  if (state.group == nullptr) return;
+  const std::uint32_t bad = fresh(state.bad_peer);
+  set_verdict(*state.group,
+              GroupVerdict{verdict_of(state), bad == 0 ? 0 : 1 + rank_of_peer(state.rank, bad - 1),
+                           fresh(state.bad_segment)});
+}
+
+/// After a failure, one thread a ring: nothing more is sealed or opened under any key.
+SR_HOST_DEVICE inline void spread_verdict(const FusedState& state, const FusedPeers& peers,
+                                          std::uint32_t thread) {
+  if (KeyState* const ring = ring_of(peers, thread); ring != nullptr)
+    exchange_if(ring->verdict, 0, verdict_of(state));
+}
+
+/// The op of a record ends. Stores alone.
+SR_HOST_DEVICE inline void end_grant(FusedState& state, const FusedPeers& peers, std::uint32_t thread,
+                                     const FusedGrant& grant) {
+  if (grant.begun == 0) return;
   const bool out = thread < kFusedRanksMax;
   const std::uint32_t peer = thread % kFusedRanksMax;
-  if (peer >= peers.count) return;
-  KeyState& ring = out ? *peers.out[peer] : *peers.in[peer];
-  if (state.verdict != 0) exchange_if(ring.verdict, 0, state.verdict);
-  FusedGrant& grant = out ? state.push[peer] : state.pull[peer];
-  if (grant.begun == 0) return;
-  grant.begun = 0;
-  end_op(ring, ring.descriptors[descriptor % kDescriptors]);
+  store_fresh((out ? state.push[peer] : state.pull[peer]).begun, 0);
+  OpDescriptor op{};
+  op.holds = 1;
+  op.frees = grant.frees;
+  end_op(*ring_of(peers, thread), op);
 }
 
 }  // namespace sealring::cuda

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kEndThreads) end_kernel(GroupState* const stat
   if (threadIdx.x < state->ranks) {
     const GroupVerdict found = look_at(*state, threadIdx.x);
     if (found.code != 0) {
-      set_verdict(*state, found);
+      set_verdict(state->verdict, found);
       failed = 1;
     }
   }

@@ -39,7 +39,7 @@ struct GateBody {
 
   /// What a peer's thread finds before it does anything.
   SR_HOST_DEVICE static GroupVerdict look(const GroupState& state, std::uint32_t peer) {
-    if (fresh_word(state.abort) != 0 && fresh_word(state.verdict) == 0)
+    if (fresh_word(state.abort) != 0 && fresh_word(state.verdict.code) == 0)
       return GroupVerdict{status_of(Code::aborted), 0, 0};
     return look_at(state, peer);
   }
@@ -75,7 +75,7 @@ struct GateBody {
       if (value == expected) return 0;
       if (value == kPoison) return status_of(Code::aborted);
       if (looks % 256 != 0) continue;
-      if (const std::uint32_t code = fresh_word(state.verdict); code != 0) return code;
+      if (const std::uint32_t code = fresh_word(state.verdict.code); code != 0) return code;
       if (fresh_word(state.abort) != 0) return status_of(Code::aborted);
       if (fabric.now_ns() >= deadline_ns) return status_of(Code::timeout);
       fabric.pause();
@@ -115,7 +115,7 @@ struct GateBody {
     for_peers(block, state, [&](std::uint32_t peer) {
       const GroupVerdict found = look(state, peer);
       if (found.code == 0) return;
-      set_verdict(state, found);
+      set_verdict(state.verdict, found);
       shared.failed = 1;
     });
     if (shared.failed == 0) {
@@ -125,9 +125,9 @@ struct GateBody {
       for_peers(block, state, [&](std::uint32_t peer) {
         if (peer == state.rank) return;
         const std::uint32_t code = wait(fabric, state, job, peer);
-        if (code != 0) set_verdict(state, GroupVerdict{code, 1 + peer, 0});
+        if (code != 0) set_verdict(state.verdict, GroupVerdict{code, 1 + peer, 0});
         // Another stream's gate may have given up while this one posted: its POISON must be the last word.
-        if (code != 0 || fresh_word(state.verdict) != 0) shared.failed = 1;
+        if (code != 0 || fresh_word(state.verdict.code) != 0) shared.failed = 1;
       });
     }
     if (shared.failed == 0) return;

@@ -51,11 +51,8 @@ struct WireShape {
 };
 
 struct GroupState {
-  // Read by the host as GroupVerdict:
-  std::uint32_t verdict;      ///< a Code, sticky: the first error
-  std::uint32_t bad_peer;     ///< 1 + group rank that it concerns; 0: none
-  std::uint32_t bad_segment;  ///< of a DATA_TAG: place in its chunk
-  std::uint32_t abort;        ///< not 0: whoever waits leaves with ABORTED
+  GroupVerdict verdict;
+  std::uint32_t abort;  ///< not 0: whoever waits leaves with ABORTED
   std::uint32_t ranks, rank;
   std::uint64_t timeout_ns;      ///< of each wait
   KeyState* to[kGroupRanksMax];  ///< keys; null: none (mine, suite plain)
@@ -66,13 +63,6 @@ struct GroupState {
   std::uint64_t sent[kGroupRanksMax][kWireSlots], taken[kGroupRanksMax][kWireSlots];
 };
 
-/// As it lies in GroupState.
-struct GroupVerdict {
-  std::uint32_t code = 0, bad_peer = 0, bad_segment = 0;
-};
-static_assert(offsetof(GroupState, bad_segment) - offsetof(GroupState, verdict) ==
-              offsetof(GroupVerdict, bad_segment));
-
 SR_HOST_DEVICE inline std::uint32_t fresh_word(const std::uint32_t& at) {
   return *static_cast<const volatile std::uint32_t*>(&at);
 }
@@ -80,7 +70,7 @@ SR_HOST_DEVICE inline std::uint32_t fresh_word(const std::uint32_t& at) {
 /// The first error that this rank's keys to and from `peer` have met; the group's own first, then that of its
 /// fused steps, which know whom it concerns when all keys have it. 0: none.
 SR_HOST_DEVICE inline GroupVerdict look_at(const GroupState& state, std::uint32_t peer) {
-  GroupVerdict out{fresh_word(state.verdict), 0, 0};
+  GroupVerdict out{fresh_word(state.verdict.code), 0, 0};
   if (out.code != 0) return out;
   if (state.fused != nullptr && fresh_word(state.fused->verdict) != 0) {
     const std::uint32_t bad = fresh_word(state.fused->bad_peer);
@@ -106,16 +96,9 @@ SR_HOST_DEVICE inline std::uint32_t verdict_of(const GroupState& state) {
   return 0;
 }
 
-/// Makes `found` the group's verdict unless it has one.
-SR_HOST_DEVICE inline void set_verdict(GroupState& state, const GroupVerdict& found) {
-  if (exchange_if(state.verdict, 0, found.code) != 0) return;
-  state.bad_peer = found.bad_peer;
-  state.bad_segment = found.bad_segment;
-}
-
 /// After it nothing more is sealed to or released from `peer`.
 SR_HOST_DEVICE inline void spread_verdict(GroupState& state, std::uint32_t peer) {
-  const std::uint32_t code = fresh_word(state.verdict);
+  const std::uint32_t code = fresh_word(state.verdict.code);
   if (state.to[peer] != nullptr) exchange_if(state.to[peer]->verdict, 0, code);
   if (state.from[peer] != nullptr) exchange_if(state.from[peer]->verdict, 0, code);
 }

@@ -45,7 +45,7 @@ __device__ inline void leave(const SegmentJob& job, KeyState& state, std::uint32
       state.bad_segment = shared.body.bad.first_segment;
     __threadfence();  // this block's output and verdict, before it counts as out
     shared.last = atomicAdd(&op.blocks_out, 1u) == gridDim.x - 1 ? 1u : 0u;
-    __threadfence();
+    if (shared.last != 0) __threadfence();
   }
   // [protocol A.6] What held keys, powers and keystream is cleared.
   std::uint32_t* const secrets =
@@ -57,7 +57,9 @@ __device__ inline void leave(const SegmentJob& job, KeyState& state, std::uint32
   const bool failed = shared.op.status != 0 || *static_cast<volatile std::uint32_t*>(&state.verdict) != 0;
   if (failed && job.combine.dst != nullptr) poison_output(job, pattern);
   __syncthreads();
-  if (threadIdx.x == 0) end_op(state, op);
+  if (threadIdx.x != 0) return;
+  store_fresh(op.blocks_out, 0);
+  end_op(state, shared.op);
 }
 
 template <class Body>

@@ -89,6 +89,11 @@ SR_HOST_DEVICE inline Word fresh(const Word& at) {
 #endif
 }
 
+/// The same for a word that others may read meanwhile.
+SR_HOST_DEVICE inline void store_fresh(std::uint32_t& at, std::uint32_t value) {
+  *static_cast<volatile std::uint32_t*>(&at) = value;
+}
+
 SR_HOST_DEVICE constexpr std::uint32_t status_of(Code code) { return static_cast<std::uint32_t>(code); }
 
 /// All that the prologue decides by, read at once: each further dependent read would cost the small messages
@@ -164,8 +169,8 @@ SR_HOST_DEVICE inline std::uint32_t reserve(KeyState& state, StateView& now, con
 }  // namespace key_state_internal
 
 /// The prologue: one thread, in stream order before the op's kernel. On any refusal the op seals nothing.
-SR_HOST_DEVICE inline void begin_op(KeyState& state, const OpRequest& request) {
-  StateView now = view_of(state);
+/// `now`: the state as it was read behind the op before. Gives what the op's blocks find in its descriptor.
+SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, StateView now, const OpRequest& request) {
   OpDescriptor op{};
   op.status = now.verdict;
   if (op.status != 0) {
@@ -190,19 +195,20 @@ SR_HOST_DEVICE inline void begin_op(KeyState& state, const OpRequest& request) {
     // twice: its blocks find its numbers, or that they may not use them, and never others.
     at.status = op.status;
     at.frees = 0;
-    return;
+    return op;
   }
   at = op;
+  return op;
+}
+SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, const OpRequest& request) {
+  return begin_op(state, view_of(state), request);
 }
 
-/// What the op's last block does when everybody else is out, but for the poisoning.
-SR_HOST_DEVICE inline void end_op(KeyState& state, OpDescriptor& op) {
-  op.blocks_out = 0;
+/// What the op's last block does when everybody else is out, but for the poisoning: it stores, and reads
+/// nothing. `op`: as begin_op() gave it.
+SR_HOST_DEVICE inline void end_op(KeyState& state, const OpDescriptor& op) {
   if (op.frees != 0) state.slots[op.frees - 1].state = static_cast<std::uint32_t>(SlotState::free);
-  if (op.holds != 0) {
-    op.holds = 0;
-    exchange_if(state.in_use, 1, 0);
-  }
+  if (op.holds != 0) store_fresh(state.in_use, 0);
 }
 
 }  // namespace sealring::cuda

@@ -35,14 +35,30 @@ LaunchChain::~LaunchChain() {
   }
 }
 
+// Unlike handles, ids are not given to another stream later.
+Result<unsigned long long> LaunchChain::id_of(cudaStream_t stream) {
+  unsigned long long id = 0;
+  SR_TRY(checked(cudaStreamGetId(stream, &id), "order"));
+  return id;
+}
+
 Result<void> LaunchChain::wait(cudaStream_t stream, unsigned long long capture) {
   if (capture != 0 && capture == capture_) return checked(cudaStreamWaitEvent(stream, inner_, 0), "order");
+  if (capture == 0 && !captured_) {
+    // A wait that the stream's own order makes needless would keep the next kernel from an early launch.
+    SR_TRY(const unsigned long long id, id_of(stream));
+    if (id == last_stream_) return {};
+  }
   const unsigned flags = capture != 0 ? cudaEventWaitExternal : cudaEventWaitDefault;
   return checked(cudaStreamWaitEvent(stream, last_, flags), "order");
 }
 
 Result<void> LaunchChain::record(cudaStream_t stream, unsigned long long capture) {
-  if (capture == 0) return checked(cudaEventRecord(last_, stream), "order");
+  if (capture == 0) {
+    SR_TRY(last_stream_, id_of(stream));
+    return checked(cudaEventRecord(last_, stream), "order");
+  }
+  captured_ = true;
   SR_TRY(checked(cudaEventRecordWithFlags(last_, stream, cudaEventRecordExternal), "order"));
   SR_TRY(checked(cudaEventRecord(inner_, stream), "order"));
   capture_ = capture;

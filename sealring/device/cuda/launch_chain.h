@@ -4,7 +4,7 @@
 // Two fused kernels of one rank that wait for their peers at the same time, in another order on another rank,
 // would wait for ever; so each op of a rank waits for the one before it, over all of the rank's groups on the
 // device, and order is the order in which the host issues. Ranks that share a process never wait for each
-// other's ops [gpu.md 10, 11].
+// other's ops.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -38,10 +38,13 @@ class LaunchChain {
 
  private:
   LaunchChain() = default;
+  static Result<unsigned long long> id_of(cudaStream_t stream);
   unsigned device_ = 0;
   cudaEvent_t last_ = nullptr;   ///< the end of the op before, replays included
   cudaEvent_t inner_ = nullptr;  ///< the same inside of capture_
   unsigned long long capture_ = 0;
+  bool captured_ = false;               ///< graphs may record last_ at any time
+  unsigned long long last_stream_ = 0;  ///< on which last_ was recorded; 0: on none yet
 };
 
 }  // namespace sealring::cuda

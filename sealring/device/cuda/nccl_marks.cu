@@ -11,7 +11,7 @@ namespace {
 __global__ void mark_kernel(std::uint64_t* const count) { *count += 1; }
 
 __global__ void verdict_kernel(GroupState* const state, const std::uint32_t code) {
-  if (threadIdx.x == 0) set_verdict(*state, GroupVerdict{code, 0, 0});
+  if (threadIdx.x == 0) set_verdict(state->verdict, GroupVerdict{code, 0, 0});
   __syncthreads();
   if (threadIdx.x < state->ranks) spread_verdict(*state, threadIdx.x);
 }

@@ -19,12 +19,12 @@
 // - a credit of segment s is given at time s + D + 1 at the latest, and waited for at time s + slots - 1 or
 //   later, in an iteration that has given its own credits before;
 //
-// so with D >= 1 and slots >= D + 2 every wait is for something that stands at an earlier place of the
-// peer's list: an earlier time, or the same time and an earlier place of phase 2. The unfinished column that
-// stands at the earliest place of all never waits for ever. Columns take their number from a counter when
-// they start (never blockIdx), so the lowest unfinished column runs on every rank as long as each has room
-// for one block; when it ends, it makes room for the next. Step follows step in the same order on all ranks.
-// tests/device/progress_test.cc runs this against a model of the waits.
+// so with D >= 1 and slots >= D + 2 (D of each rank) every wait is for something that stands at an earlier
+// place of the peer's list: an earlier time, or the same time and an earlier place of phase 2. The unfinished
+// column that stands at the earliest place of all never waits for ever. Columns take their number from a
+// counter when they start (never blockIdx), so the lowest unfinished column runs on every rank as long as
+// each has room for one block; when it ends, it makes room for the next. Step follows step in the same order
+// on all ranks. tests/device/progress_test.cc runs this against a model of the waits.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,13 @@ namespace sealring::cuda {
 
 /// Of a window: how many segments of a record may be under way in a column.
 inline constexpr std::uint32_t kFusedSlots = 4;
-/// D: how many segments pulls are behind pushes.
+/// D: how many segments pulls are behind pushes, at most. Ranks need not have the same.
 inline constexpr std::uint32_t kLagSegments = 2;
+/// D of a step. Of one record each way that is short, every turn between the first segment and its opening
+/// counts; where a turn has many segments, or there are many turns, a rank that is late costs less with 2.
+SR_HOST_DEVICE constexpr std::uint32_t lag_of(std::uint32_t stride, std::uint32_t segments_a_column) {
+  return stride == 1 && segments_a_column <= 16 ? 1 : kLagSegments;
+}
 
 SR_HOST_DEVICE constexpr bool progresses(std::uint32_t lag_segments, std::uint32_t slots) {
   return lag_segments >= 1 && slots >= lag_segments + 2;
