@@ -14,8 +14,10 @@ namespace {
 
 using std::chrono::microseconds;
 
-/// Between two looks while ops are queued.
-constexpr microseconds kPauseMin{20}, kPauseMax{1000};
+/// Between two looks while ops are queued: a look takes turns with the launches of the thread that enqueues.
+constexpr microseconds kPauseMin{100}, kPauseMax{1000};
+/// The same while a thread waits for one of them.
+constexpr microseconds kAwaitedMin{20}, kAwaitedMax{200};
 
 std::string name_of(const std::array<std::byte, 32>& group) {
   return "group " + to_hex(ByteView(group).first(4));
@@ -54,12 +56,14 @@ void DeviceQueue::remove(const WatchedGroup& group) {
 }
 
 void DeviceQueue::push(QueuedOps one) noexcept {
+  bool first = false;
   {
     const std::lock_guard lock(mutex_);
     ops_.splice(ops_.end(), one);
-    if (ops_.size() == 1) announce(ops_.front());  // at once: a peer may fail by it before the thread looks
+    first = ops_.size() == 1;
+    if (first) announce(ops_.front());  // at once: a peer may fail by it before the thread looks
   }
-  changed_.notify_all();
+  if (first) changed_.notify_all();
 }
 
 void DeviceQueue::wake() {
@@ -107,12 +111,18 @@ void DeviceQueue::run() {
       return {};
     });
     if (!looked) core_->die(std::move(looked).error());
-    pause = done.empty() ? std::min(pause * 2, kPauseMax) : kPauseMin;
+    pause = done.empty() ? std::min(pause * 2, kPauseMax) : microseconds{0};
     if (!done.empty()) complete(std::move(done));
     lock.lock();
     if (std::exchange(completing_, false)) changed_.notify_all();
-    if (!ops_.empty() && !stopping_) changed_.wait_for(lock, pause);
+    if (ops_.empty()) continue;
+    pause = awaited() ? std::clamp(pause, kAwaitedMin, kAwaitedMax) : std::max(pause, kPauseMin);
+    changed_.wait_for(lock, pause, [this] { return stopping_ || woken_; });
   }
+}
+
+bool DeviceQueue::awaited() const {
+  return std::any_of(ops_.begin(), ops_.end(), [](const QueuedOp& op) { return op.ticket->awaited.load(); });
 }
 
 void DeviceQueue::look(QueuedOps& done) {

@@ -91,6 +91,8 @@ class DeviceQueue {
   /// Under mutex_, or where the op is in no other's hands.
   void announce(QueuedOp& op);
   bool idle_watch() const;
+  /// Under mutex_.
+  bool awaited() const;
   /// `error` as this session's: what it was at; LAUNCH_ORDER where that is why nothing moved.
   void die(Error error, const WatchedGroup& group);
   std::string crossed(const QueuedOp& op) const;

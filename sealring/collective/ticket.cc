@@ -23,6 +23,7 @@ Ticket TicketState::ticket_of(std::shared_ptr<TicketState> state) {
 }
 
 Result<void> Ticket::wait(Deadline deadline) const {
+  state_->awaited = true;
   std::unique_lock lock(state_->mutex);
   while (!state_->verdict) {
     if (state_->changed.wait_for(lock, deadline.left()) == std::cv_status::timeout && deadline.expired()) {

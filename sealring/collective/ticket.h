@@ -1,6 +1,7 @@
 // TicketState: the shared state behind a Ticket.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -14,6 +15,7 @@ namespace sealring {
 /// Completed exactly once. Callbacks run in the completing thread, outside the lock.
 struct TicketState {
   std::mutex mutex;
+  std::atomic<bool> awaited = false;  ///< a thread waits for it, or has
   std::condition_variable changed;
   std::optional<Result<void>> verdict;
   std::vector<std::function<void(const Result<void>&)>> callbacks;
