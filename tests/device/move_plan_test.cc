@@ -15,6 +15,10 @@ namespace {
 
 constexpr Suite kSuites[] = {Suite::chacha20_poly1305, Suite::aes_256_gcm, Suite::aes_128_gcm, Suite::plain};
 
+SlotPlace place_of(Suite suite) {
+  return takes_multiprocessors(suite) ? SlotPlace::long_launches : SlotPlace::windows;
+}
+
 std::vector<std::uint64_t> sizes() {
   std::vector<std::uint64_t> out;
   for (int bits = 0; bits <= 36; ++bits) {
@@ -45,13 +49,14 @@ TEST(MovePlan, EveryByteOfARecordLiesInOneChunkThatFits) {
     for (const Suite suite : kSuites) {
       for (const std::uint64_t bytes : sizes()) {
         if (bytes > 1ull << 33 && world > 8) continue;  // long walks, nothing else in them
-        const MoveCut cut = cut_move(bytes, suite, slot_bytes_of(world));
+        const std::uint64_t slot = slot_bytes_of(world, place_of(suite));
+        const MoveCut cut = cut_move(bytes, suite, slot);
         ASSERT_EQ(cut.layout.payload_bytes, bytes);
         ASSERT_EQ(cut.layout.segment_bytes % 128, 0u);
         ASSERT_GE(cut.layout.segment_bytes, kMoveSegmentMin);
-        ASSERT_LE(cut.layout.segment_bytes, segment_wish(suite).segment_bytes);
+        ASSERT_LE(cut.layout.segment_bytes, segment_wish(suite).segment_max);
         ASSERT_GE(cut.chunk_segments, 1u);
-        ASSERT_NO_FATAL_FAILURE(expect_walks(cut, bytes, slot_bytes_of(world))) << bytes << " " << world;
+        ASSERT_NO_FATAL_FAILURE(expect_walks(cut, bytes, slot)) << bytes << " " << world;
       }
     }
   }
@@ -60,7 +65,11 @@ TEST(MovePlan, EveryByteOfARecordLiesInOneChunkThatFits) {
 TEST(MovePlan, LargeRecordsHaveTheSegmentsThatKernelsWant) {
   EXPECT_EQ(cut_move(1ull << 30, Suite::chacha20_poly1305, slot_bytes_of(2)).layout.segment_bytes,
             64u * 1024);
-  EXPECT_EQ(cut_move(1ull << 30, Suite::aes_256_gcm, slot_bytes_of(2)).layout.segment_bytes, 64u * 1024);
+  const std::uint64_t long_slot = slot_bytes_of(2, SlotPlace::long_launches);
+  EXPECT_EQ(cut_move(1ull << 30, Suite::aes_256_gcm, long_slot).layout.segment_bytes, 128u * 1024);
+  EXPECT_EQ(cut_move(64ull << 20, Suite::aes_256_gcm, long_slot).layout.segment_bytes, 128u * 1024);
+  EXPECT_EQ(cut_move(64ull << 20, Suite::aes_256_gcm, long_slot).chunks(), 1u);
+  EXPECT_EQ(cut_move(16ull << 20, Suite::aes_256_gcm, long_slot).layout.segment_bytes, 64u * 1024);
   EXPECT_EQ(cut_move(64 << 10, Suite::chacha20_poly1305, slot_bytes_of(2)).layout.segment_bytes,
             kMoveSegmentMin);
   EXPECT_EQ(cut_move(0, Suite::chacha20_poly1305, slot_bytes_of(2)).chunks(), 1u);
@@ -69,11 +78,13 @@ TEST(MovePlan, LargeRecordsHaveTheSegmentsThatKernelsWant) {
 }
 
 TEST(MovePlan, WindowsStayBelowTheirBound) {
-  for (std::uint32_t world = 2; world <= kGroupRanksMax; ++world) {
-    const WireShape shape = WireShape::of(world, slot_bytes_of(world));
-    EXPECT_LE(shape.bytes(), kWindowBytesMax) << world;
-    EXPECT_GE(shape.slot_bytes, kMoveSegmentMin + kTagBytes);
-    EXPECT_EQ(shape.slot_bytes % 128, 0u);
+  for (const SlotPlace place : {SlotPlace::windows, SlotPlace::long_launches, SlotPlace::beside_fused}) {
+    for (std::uint32_t world = 2; world <= kGroupRanksMax; ++world) {
+      const WireShape shape = WireShape::of(world, slot_bytes_of(world, place));
+      EXPECT_LE(shape.bytes(), slot_bounds(place).all_bytes + kSlotStep) << world;  // the words
+      EXPECT_GE(shape.slot_bytes, kMoveSegmentMin + kTagBytes);
+      EXPECT_EQ(shape.slot_bytes % 128, 0u);
+    }
   }
   EXPECT_EQ(slot_bytes_of(2), 20ull << 20);
   EXPECT_EQ(slot_bytes_of(2, SlotPlace::beside_fused), 4ull << 20);

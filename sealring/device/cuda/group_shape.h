@@ -18,7 +18,8 @@ inline bool has_fused(const DeviceGroupConfig& config) {
 
 inline SlotPlace slot_place(const DeviceGroupConfig& config) {
   if (config.wire == DeviceWireKind::nccl) return SlotPlace::nccl;
-  return has_fused(config) ? SlotPlace::beside_fused : SlotPlace::windows;
+  if (has_fused(config)) return SlotPlace::beside_fused;
+  return takes_multiprocessors(config.suite) ? SlotPlace::long_launches : SlotPlace::windows;
 }
 inline std::uint64_t slot_bytes_of(const DeviceGroupConfig& config) {
   return slot_bytes_of(static_cast<std::uint32_t>(config.members.size()), slot_place(config));

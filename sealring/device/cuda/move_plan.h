@@ -16,38 +16,59 @@ namespace sealring::cuda {
 inline constexpr std::uint32_t kGroupRanksMax = 64;
 /// Chunks of an ordered pair that may be under way.
 inline constexpr std::uint32_t kWireSlots = 3;
-inline constexpr std::uint64_t kWindowBytesMax = 64ull << 20;
 inline constexpr std::uint32_t kMoveSegmentMin = 2 * 1024;
 
-/// Where the slots lie: in windows, in windows that the fused kernels mostly fill, or in NCCL's buffers,
-/// which nobody maps and which pay for each exchange, so that few and large ones are better.
-enum class SlotPlace { windows, beside_fused, nccl };
-
-/// Bytes of a slot: all slots of a rank's window, the fused kernels' included, stay near kWindowBytesMax.
-constexpr std::uint64_t slot_bytes_of(std::uint32_t world, SlotPlace place = SlotPlace::windows) {
-  constexpr std::uint64_t kStep = 64 * 1024, kMiB = 1ull << 20;
-  const std::uint64_t all = place == SlotPlace::windows ? kWindowBytesMax - kStep
-                            : place == SlotPlace::nccl  ? 192 * kMiB
-                                                        : 12 * kMiB;
-  const std::uint64_t most = place == SlotPlace::windows ? 20 * kMiB
-                             : place == SlotPlace::nccl  ? 32 * kMiB
-                                                         : 4 * kMiB;
-  if (world < 2) return most;
-  const std::uint64_t share = all / (std::uint64_t{world - 1} * kWireSlots);
-  return std::max(std::min(most, share / kStep * kStep), kStep);
+/// Whether a suite's kernels take a whole multiprocessor a block: then sealing and opening have nothing to
+/// gain from running side by side, and a launch of few segments a block loses much at its start and end.
+constexpr bool takes_multiprocessors(Suite suite) {
+  return suite == Suite::aes_256_gcm || suite == Suite::aes_128_gcm || suite == Suite::chained_gmac;
 }
 
-/// What a suite's kernels want: the segment size of large records, and how many segments fill a launch.
+/// Where the slots lie: in windows; in those of a suite that takes_multiprocessors(); in windows that the
+/// fused kernels mostly fill; or in NCCL's buffers, which nobody maps and which pay for each exchange, so
+/// that few and large ones are better.
+enum class SlotPlace { windows, long_launches, beside_fused, nccl };
+
+/// Bytes of a slot at most, and of all slots of a rank's window.
+struct SlotBounds {
+  std::uint64_t slot_bytes, all_bytes;
+};
+constexpr std::uint64_t kSlotStep = 64 * 1024;
+constexpr SlotBounds slot_bounds(SlotPlace place) {
+  constexpr std::uint64_t kMiB = 1ull << 20;
+  switch (place) {
+    case SlotPlace::windows:
+      return {20 * kMiB, 64 * kMiB - kSlotStep};
+    case SlotPlace::long_launches:  // 64 MiB with their tags
+      return {64 * kMiB + kSlotStep, kWireSlots * (64 * kMiB + kSlotStep)};
+    case SlotPlace::beside_fused:
+      return {4 * kMiB, 12 * kMiB};
+    case SlotPlace::nccl:
+      break;
+  }
+  return {32 * kMiB, 192 * kMiB};
+}
+constexpr std::uint64_t slot_bytes_of(std::uint32_t world, SlotPlace place = SlotPlace::windows) {
+  const SlotBounds bounds = slot_bounds(place);
+  if (world < 2) return bounds.slot_bytes;
+  const std::uint64_t share = bounds.all_bytes / (std::uint64_t{world - 1} * kWireSlots);
+  return std::max(std::min(bounds.slot_bytes, share / kSlotStep * kSlotStep), kSlotStep);
+}
+
+/// What a suite's kernels want: the segment size of large records, and how many segments fill a launch; and
+/// the size where there are `many`.
 struct SegmentWish {
   std::uint32_t segment_bytes = 0;
   std::uint32_t segments = 0;
+  std::uint32_t segment_max = segment_bytes;
+  std::uint32_t many = 0;
 };
 constexpr SegmentWish segment_wish(Suite suite) {
   switch (suite) {
     case Suite::aes_256_gcm:
     case Suite::aes_128_gcm:
     case Suite::chained_gmac:
-      return {64 * 1024, 56};  // one block a multiprocessor, half of them
+      return {64 * 1024, 56, 128 * 1024, 500};  // one block a multiprocessor: half of them; four each
     case Suite::chacha20_poly1305:
       return {64 * 1024, 112};
     case Suite::plain:
@@ -79,12 +100,6 @@ struct MoveCut {
   }
 };
 
-/// Whether a suite's kernels take a whole multiprocessor a block: then sealing and opening have nothing to
-/// gain from running side by side.
-constexpr bool takes_multiprocessors(Suite suite) {
-  return suite == Suite::aes_256_gcm || suite == Suite::aes_128_gcm || suite == Suite::chained_gmac;
-}
-
 /// The cut of a record of `bytes` that goes through slots of `slot` bytes. Records up to kWholeBytes are one
 /// chunk where the slot allows it; longer ones make four chunks or more, so that sealing, wire and opening
 /// overlap; or as few as there can be, where the kernels take whole multiprocessors.
@@ -95,6 +110,7 @@ constexpr MoveCut cut_move(std::uint64_t bytes, Suite suite, std::uint64_t slot)
   const SegmentWish wish = segment_wish(suite);
   std::uint32_t segment = wish.segment_bytes;
   const std::uint64_t launch = std::min(bytes, target);
+  if (wish.many != 0 && launch >= std::uint64_t{wish.many} * wish.segment_max) segment = wish.segment_max;
   while (segment > kMoveSegmentMin &&
          (launch < std::uint64_t{wish.segments} * segment || segment + kTagBytes > target))
     segment /= 2;
@@ -138,10 +154,8 @@ void add_chunks(std::span<const MoveEnd> moves, std::vector<MoveRound>& rounds, 
 /// The k-th send to a peer meets the peer's k-th receive, so both ends give a pair's chunks in one order.
 inline std::vector<MoveRound> plan_rounds(std::span<const MoveEnd> sends, std::span<const MoveEnd> recvs) {
   std::vector<MoveRound> out;
-  move_plan_internal::add_chunks(
-      sends, out, [](MoveRound & round) -> auto& { return round.sends; });
-  move_plan_internal::add_chunks(
-      recvs, out, [](MoveRound & round) -> auto& { return round.recvs; });
+  move_plan_internal::add_chunks(sends, out, [](MoveRound& round) -> auto& { return round.sends; });
+  move_plan_internal::add_chunks(recvs, out, [](MoveRound& round) -> auto& { return round.recvs; });
   return out;
 }
 
