@@ -47,6 +47,7 @@ def test_pretended_nodes(tool, op, tmp_path):
     assert "# 0 wrong elements" in got.stdout
     data = json.loads(path.read_text())
     assert {row["algorithm"] for row in data["rows"]} == {"one-hop", "two-level"}
+    assert "said to be 2 a node" in got.stdout.splitlines()[0]
     assert "pretended" in " ".join(tool("bench", "--help").stdout.split())
 
 
