@@ -101,8 +101,7 @@ struct ScheduleRequest {
 
 /// Ring and two-level reduce_scatter keep partial sums in scratch; larger outputs are reduced in rounds of at
 /// most this many elements, which bounds scratch to twice it, or for two levels to it times the other nodes
-/// (unless the 16-bit step number would overflow: then rounds
-/// grow).
+/// (unless the 16-bit step number would overflow: then rounds grow).
 inline constexpr std::uint64_t kRoundElementsMax = 1u << 21;
 
 /// The schedule of one rank. Programmer errors: rank >= world, an algorithm that algorithm_supported()

@@ -138,6 +138,58 @@ TEST(TwoLevelCost, AllReduceOpensTheBytesOfOneHopInThreeOrFourSteps) {
   }
 }
 
+TEST(TwoLevelCost, ReduceScatterSealsNodeSumsAndAllGatherARecordANode) {
+  for (const Nodes& nodes : all_nodes(2)) {
+    for (Rank rank = 0; rank < nodes.world(); ++rank) {
+      const auto cost = [&](Op op) {
+        return cost_of(schedule_of(op, Algorithm::two_level, nodes, rank, 12), 4, 1024);
+      };
+      const unsigned others = nodes.ranks - 1, foreign = nodes.nodes - 1;
+      const ScheduleCost scattered = cost(Op::reduce_scatter), gathered = cost(Op::all_gather);
+      EXPECT_EQ(scattered.seals, nodes.nodes * others + foreign);
+      EXPECT_EQ(scattered.opens, scattered.seals);
+      EXPECT_EQ(scattered.sealed_bytes, 48 * scattered.seals);
+      EXPECT_EQ(gathered.seals, nodes.nodes);
+      EXPECT_EQ(gathered.opens, nodes.world() - 1u);
+      EXPECT_EQ(gathered.sealed_bytes, 48u * nodes.nodes);
+    }
+  }
+}
+
+/// What Move::element_offset must be: the place of the first element in the tensor of all ranks.
+TEST(TwoLevelShape, MovesSayTheirPlaceInTheLogicalTensor) {
+  constexpr std::uint64_t kPiece = 5;
+  for (const Nodes& nodes : all_nodes(2)) {
+    for (Rank rank = 0; rank < nodes.world(); ++rank) {
+      const auto steps = [&](Op op) {
+        return schedule_of(op, Algorithm::two_level, nodes, rank, kPiece).steps;
+      };
+      const std::uint64_t mine = rank * kPiece;
+      for (const Step& step : steps(Op::all_reduce)) {
+        for (const auto* moves : {&step.sends, &step.recvs}) {
+          for (const Move& move : *moves) EXPECT_EQ(move.element_offset, move.data.offset);
+        }
+      }
+      for (const Step& step : steps(Op::all_gather)) {
+        for (const Move& recv : step.recvs) EXPECT_EQ(recv.element_offset, recv.data.offset);
+        for (const Move& send : step.sends) {
+          EXPECT_EQ(send.element_offset, send.data.buffer == Buffer::input ? mine : send.data.offset);
+        }
+      }
+      const std::vector<Step> scatter = steps(Op::reduce_scatter);
+      for (const Step& step : scatter) {
+        const bool inside = &step != &scatter.back();
+        for (const Move& send : step.sends) {
+          EXPECT_EQ(send.element_offset, inside ? send.data.offset : send.peer * kPiece);
+        }
+        for (const Move& recv : step.recvs) {
+          EXPECT_EQ(recv.element_offset, inside ? recv.local.offset : mine);
+        }
+      }
+    }
+  }
+}
+
 TEST(TwoLevelShape, OneLevelIsOneHop) {
   for (const Op op : kOps) {
     for (const std::uint16_t node_ranks : {std::uint16_t{0}, std::uint16_t{1}, std::uint16_t{6}}) {
