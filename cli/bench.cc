@@ -26,6 +26,7 @@ constexpr const char* kExamples = R"(Examples:
   sealring bench all_reduce --ranks 2 --suite all -b 16M -e 16M  every suite at one size
   sealring bench all_reduce --suite gloo,plain,aes-256-gcm --pin    next to Gloo, a core a rank
   sealring bench all_gather --ranks 4 --dtype bf16 --algorithm ring,one-hop
+  sealring bench all_reduce --ranks 4 --node-ranks 2 --algorithm one-hop,two-level   two pretended nodes
   sealring bench all_reduce --device cuda --ranks 2 --suite nccl,nccl-windows,chacha20-poly1305 -e 1G
   sealring bench all_reduce --device cuda --ranks-per-gpu 2 --columns 16,32,66   two ranks on one GPU
   sealring bench --targets --json targets.json                   this project's speed targets, judged
@@ -53,7 +54,8 @@ struct Options {
   std::vector<std::string> suites, algorithms{"auto"};  ///< no suites: plain and the device's default
   double factor = 4;
   std::string increment;
-  unsigned ranks = 0, iterations = 20, warmup = 5, check = 1, root = 0, lanes = 1, workers = 0;
+  unsigned ranks = 0, node_ranks = 0, iterations = 20, warmup = 5, check = 1, root = 0, lanes = 1,
+           workers = 0;
   std::string segment = "256K", python, commit;
   std::uint64_t seed = 1;
   double timeout_s = 120, mark_mad = 5;
@@ -228,6 +230,7 @@ Result<BenchSpec> spec_of(const Options& options) {
   }
   spec.loopback = options.transport == "loopback";
   spec.ranks = static_cast<std::uint16_t>(options.ranks);
+  spec.node_ranks = static_cast<std::uint16_t>(options.node_ranks);
   spec.segment_bytes = static_cast<std::uint32_t>(segment);
   spec.iterations = options.iterations;
   spec.warmup = options.warmup;
@@ -319,6 +322,20 @@ int launch_targets(const Options& options, BenchSpec spec) {
   return launch_local(spec);
 }
 
+/// Once the number of ranks is known.
+Result<void> check_nodes(const BenchSpec& spec) {
+  if (spec.node_ranks > 0 && spec.ranks % spec.node_ranks != 0)
+    return fail(Code::invalid_argument, "bench.options",
+                fmt::format("{} ranks do not lie on nodes of {} ranks each", spec.ranks, spec.node_ranks),
+                "give --node-ranks a divisor of the number of ranks");
+  const auto levels = [](const BenchCase& each) { return each.algorithm == Algorithm::two_level; };
+  if (spec.node_ranks == 0 && std::any_of(spec.cases.begin(), spec.cases.end(), levels))
+    return fail(Code::invalid_argument, "bench.options",
+                "algorithm two-level needs to know how many ranks lie on a node",
+                "give --node-ranks; with --ranks the nodes are pretended");
+  return {};
+}
+
 int run_bench(const Options& options) {
   auto spec = spec_of(options);
   if (!spec) {
@@ -332,6 +349,8 @@ int run_bench(const Options& options) {
     const auto environment = Environment::read();
     if (!environment) return print_error(environment.error());
     spec->ranks = (*launched)->world;
+    if (spec->node_ranks == 0) spec->node_ranks = environment->node_ranks;
+    if (const auto right = check_nodes(*spec); !right) return print_error(right.error());
     if ((*launched)->rank == 0) ::signal(SIGINT, end_with_a_line);
     Printer printer{*spec, read_machine()};
     const auto done = run_launched_bench_rank(*spec, **launched, *environment, printer.reporter());
@@ -339,6 +358,10 @@ int run_bench(const Options& options) {
     return (*launched)->rank == 0 ? printer.finish() : kExitDone;
   }
   if (spec->ranks == 0) spec->ranks = 2;
+  if (const auto right = check_nodes(*spec); !right) {
+    fmt::print(stderr, "{}\n", right.error().message());
+    return kExitUsage;
+  }
   spec->usable_threads = static_cast<std::uint32_t>(usable_cpus().size());
   if (options.targets) return launch_targets(options, *spec);
   if (spec->root >= spec->ranks) return print_usage("bench", "--root must be a rank");
@@ -397,6 +420,10 @@ void add_options(CLI::App* verb, Options& o) {
       "all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all or sendrecv (all_reduce)");
   verb->add_option("--ranks", o.ranks, "start this many local ranks (2 without a launcher)")
       ->check(CLI::Range(2, 64));
+  verb->add_option("--node-ranks", o.node_ranks,
+                   "ranks of each node, for the two-level schedule; of local ranks the nodes are pretended: "
+                   "nothing is slower between them (one node, or SEALRING_NODE_RANKS of launched ranks)")
+      ->check(CLI::Range(1, 1024));
   verb->add_option("-b,--begin", o.begin, "smallest size (1K)");
   verb->add_option("-e,--end", o.end, "largest size (64M)");
   verb->add_option("-f,--factor", o.factor, "multiply sizes by this (4)");
@@ -408,7 +435,8 @@ void add_options(CLI::App* verb, Options& o) {
           "--suite", o.suites,
           "suites, or all; gloo and nccl add those (plain,aes-256-gcm; on GPUs plain,chacha20-poly1305)")
       ->delimiter(',');
-  verb->add_option("--algorithm", o.algorithms, "schedules: auto, ring, one-hop, one-shot, ... (auto)")
+  verb->add_option("--algorithm", o.algorithms,
+                   "schedules: auto, ring, one-hop, one-shot, two-level, ... (auto)")
       ->delimiter(',');
   verb->add_option("--dtype", o.dtype,
                    "fp32, fp64, fp16, bf16, int8, int16, int32, int64, uint8 or bool (fp32)");

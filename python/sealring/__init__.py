@@ -23,8 +23,8 @@ __all__ = ["counters", "describe", "predict", "require"]
 def describe(group=None):
     """What protects a group (default: the world), as a dict whose str() is one line.
 
-    backend, group, rank, ranks, global_ranks, suite, algorithm, segment_bytes, identity, key_fingerprint,
-    transport, timeout_s, setup_s, epoch, and the totals of counters().
+    backend, group, rank, ranks, global_ranks, suite, algorithm, segment_bytes, node_ranks (of the session; 0:
+    not known), identity, key_fingerprint, transport, timeout_s, setup_s, epoch, and the totals of counters().
     """
     from ._groups import describe as implementation
 
@@ -42,15 +42,19 @@ def counters(group=None):
     return implementation(group)
 
 
-def predict(op, elements, element_bytes, world, rank, algorithm="auto", segment_bytes=256 * 1024, root=0):
+def predict(
+    op, elements, element_bytes, world, rank, algorithm="auto", segment_bytes=256 * 1024, root=0, node_ranks=0
+):
     """What an operation costs a rank by its schedule: seals, opens, bytes, segments (nothing is run).
 
     `elements` is of the tensor (all_reduce, broadcast, reduce), of the output (reduce_scatter, scatter), of
-    the input (all_gather, gather), or of one piece (all_to_all).
+    the input (all_gather, gather), or of one piece (all_to_all). node_ranks: as SEALRING_NODE_RANKS.
     """
     from ._load import library
 
-    return library().predict(op, elements, element_bytes, world, rank, algorithm, segment_bytes, root)
+    return library().predict(
+        op, elements, element_bytes, world, rank, algorithm, segment_bytes, root, node_ranks
+    )
 
 
 def require():

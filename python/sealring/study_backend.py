@@ -26,8 +26,8 @@ def register(
     """Registers "sealring_study", or changes its settings for groups made from now on. Announces itself.
 
     job_key_file: the key that the study made for this run. suite: "plain", "chained-gmac" or a secured one.
-    algorithm: "auto", "ring", "one-hop" or "one-shot". emulate: (a_us, b_ns_per_kib, "inline" | "offload"), a
-    cost for each crypto operation of suite "plain".
+    algorithm: "auto", "ring", "one-hop", "one-shot" or, with SEALRING_NODE_RANKS, "two-level". emulate:
+    (a_us, b_ns_per_kib, "inline" | "offload"), a cost for each crypto operation of suite "plain".
     """
     global _settings
     import torch.distributed as dist

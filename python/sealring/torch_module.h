@@ -41,6 +41,7 @@ inline py::dict SealedBackend::describe() const {
   out["suite"] = std::string(to_string(config.suite));
   out["algorithm"] = config.algorithm ? std::string(to_string(*config.algorithm)) : "auto";
   out["segment_bytes"] = config.segment_bytes;
+  out["node_ranks"] = config.node_ranks;
   out["identity"] = live_->session->identity();
   out["key_fingerprint"] = live_->fingerprint;
   out["transport"] = live_->session->transport();
@@ -123,16 +124,18 @@ inline const SealedBackend& sealed(const c10::intrusive_ptr<c10d::Backend>& back
 /// What an operation costs a rank, from its schedule: seals, opens, bytes and segments.
 inline py::dict predict(const std::string& op, std::uint64_t elements, std::uint32_t element_bytes,
                         std::uint16_t world, Rank rank, const std::string& algorithm,
-                        std::uint32_t segment_bytes, Rank root) {
+                        std::uint32_t segment_bytes, Rank root, std::uint16_t node_ranks) {
   const auto known_op = parse_op(op);
   if (!known_op) raise(Code::invalid_argument, "predict", "unknown operation '" + op + "'");
   auto chosen = parse_algorithm(algorithm);
   if (!chosen && algorithm != "auto")
     raise(Code::invalid_argument, "predict", "unknown algorithm '" + algorithm + "'");
   if (!chosen || !algorithm_supported(*known_op, *chosen))
-    chosen = default_algorithm(*known_op, world, elements * element_bytes);
+    chosen = default_algorithm(*known_op, world, elements * element_bytes, node_ranks);
   if (rank >= world || segment_bytes == 0)
     raise(Code::invalid_argument, "predict", "rank >= world, or no segment size");
+  if (node_ranks != 0 && world % node_ranks != 0)
+    raise(Code::invalid_argument, "predict", "node_ranks do not divide world");
   ScheduleRequest request;
   request.op = *known_op;
   request.algorithm = *chosen;
@@ -140,6 +143,7 @@ inline py::dict predict(const std::string& op, std::uint64_t elements, std::uint
   request.world = world;
   request.elements = elements;
   request.root = root;
+  request.node_ranks = node_ranks;
   const ScheduleCost cost = cost_of(make_schedule(request), element_bytes, segment_bytes);
   py::dict out;
   out["algorithm"] = std::string(to_string(*chosen));
@@ -178,7 +182,7 @@ PYBIND11_MODULE(_C, module) {
              [](const c10::intrusive_ptr<c10d::Backend>& b) { return here::sealed(b).counters(); });
   module.def("predict", &here::predict, py::arg("op"), py::arg("elements"), py::arg("element_bytes"),
              py::arg("world"), py::arg("rank"), py::arg("algorithm") = "auto",
-             py::arg("segment_bytes") = 256 * 1024, py::arg("root") = 0);
+             py::arg("segment_bytes") = 256 * 1024, py::arg("root") = 0, py::arg("node_ranks") = 0);
   module.def("format_error", [](const std::string& code, const std::string& stage, const std::string& what,
                                 const std::string& next) {
     const auto* info = sealring::find_code(code);

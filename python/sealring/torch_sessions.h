@@ -19,6 +19,7 @@
 #include "sealring/base/log.h"
 #include "sealring/base/process_mark.h"
 #include "sealring/collective/communicator.h"
+#include "sealring/collective/schedule.h"
 #include "sealring/session/identity.h"
 
 namespace sealring::torch_backend {
@@ -169,6 +170,7 @@ inline Result<CommConfig> make_config(const Environment& env, const std::optiona
   config.timeout = timeout;
   config.connect_timeout = std::min(timeout, config.connect_timeout);
   config.workers = spare_cores();
+  config.node_ranks = env.node_ranks;
   if (env.on_error == OnError::exit) config.exit_after = kExitAfter;
   if (env.suite) config.suite = *env.suite;
   if (!study) return config;
@@ -179,6 +181,14 @@ inline Result<CommConfig> make_config(const Environment& env, const std::optiona
   return config;
 }
 
+/// Of a session that is not of torch's whole world: a variable that says how the world lies.
+inline std::uint16_t session_node_ranks(const std::vector<std::int64_t>& torch_ranks,
+                                        std::uint16_t node_ranks) {
+  std::vector<Rank> ranks;
+  for (const std::int64_t rank : torch_ranks) ranks.push_back(static_cast<Rank>(rank));
+  return node_ranks_of(ranks, node_ranks);
+}
+
 /// The handshake; every rank of the group calls it. Blocks: without the GIL.
 inline Result<std::shared_ptr<LiveSession>> open_session(const SessionRequest& request,
                                                          c10::intrusive_ptr<c10d::Store> store) {
@@ -186,6 +196,7 @@ inline Result<std::shared_ptr<LiveSession>> open_session(const SessionRequest& r
   log_setup(env.log, request.rank);
   harden_process(env.harden);
   SR_TRY(auto config, make_config(env, request.study, request.rank, request.size, request.timeout));
+  if (!request.is_world) config.node_ranks = session_node_ranks(request.torch_ranks, env.node_ranks);
   SR_TRY(auto identity, make_identity(env, request.study, config.world));
   const std::string key_file = request.study ? request.study->job_key_file : env.job_key_file;
   const std::string fingerprint = identity.fingerprint;

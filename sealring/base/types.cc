@@ -41,11 +41,13 @@ constexpr std::array kDTypeNames{Named{DType::f32, "fp32"},  Named{DType::f64, "
                                  Named{DType::i32, "int32"}, Named{DType::i64, "int64"},
                                  Named{DType::u8, "uint8"},  Named{DType::boolean, "bool"}};
 constexpr std::array kAlgorithms{Algorithm::ring,         Algorithm::one_hop, Algorithm::one_shot,
-                                 Algorithm::ring_forward, Algorithm::tree,    Algorithm::direct};
+                                 Algorithm::ring_forward, Algorithm::tree,    Algorithm::direct,
+                                 Algorithm::two_level};
 constexpr std::array kAlgorithmNames{
-    Named{Algorithm::ring, "ring"},         Named{Algorithm::one_hop, "one-hop"},
-    Named{Algorithm::one_shot, "one-shot"}, Named{Algorithm::ring_forward, "ring-forward"},
-    Named{Algorithm::tree, "tree"},         Named{Algorithm::direct, "direct"}};
+    Named{Algorithm::ring, "ring"},          Named{Algorithm::one_hop, "one-hop"},
+    Named{Algorithm::one_shot, "one-shot"},  Named{Algorithm::ring_forward, "ring-forward"},
+    Named{Algorithm::tree, "tree"},          Named{Algorithm::direct, "direct"},
+    Named{Algorithm::two_level, "two-level"}};
 
 template <class T, std::size_t N>
 std::string_view name_in(const std::array<Named<T>, N>& names, T value) {

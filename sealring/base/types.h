@@ -70,7 +70,8 @@ enum class Algorithm : std::uint8_t {
   one_shot = 3,
   ring_forward = 4,
   tree = 5,
-  direct = 6
+  direct = 6,
+  two_level = 7
 };
 
 /// What a key or a connection is for; one key belongs to exactly one kind (protocol A.3).

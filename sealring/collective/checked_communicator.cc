@@ -39,7 +39,8 @@ Result<void> check_ratio(const Tensor& large, const Tensor& small, std::uint16_t
 
 }  // namespace
 
-CheckedCommunicator::CheckedCommunicator(std::vector<Rank> members, Rank me) : members_(std::move(members)) {
+CheckedCommunicator::CheckedCommunicator(std::vector<Rank> members, Rank me, std::uint16_t node_ranks)
+    : members_(std::move(members)), node_ranks_(node_ranks_of(members_, node_ranks)) {
   const auto at = std::lower_bound(members_.begin(), members_.end(), me);
   SR_CHECK(at != members_.end() && *at == me, "not a member: rank", me);
   rank_ = static_cast<Rank>(at - members_.begin());

@@ -33,8 +33,11 @@ class CheckedCommunicator : public Communicator {
   virtual void leave(Deadline /*deadline*/) {}
 
  protected:
-  /// `members`: global ranks, ascending; `me` is one of them.
-  CheckedCommunicator(std::vector<Rank> members, Rank me);
+  /// `members`: global ranks, ascending; `me` is one of them. `node_ranks`: the session's.
+  CheckedCommunicator(std::vector<Rank> members, Rank me, std::uint16_t node_ranks);
+
+  /// As ScheduleRequest, of this group.
+  std::uint16_t node_ranks() const { return node_ranks_; }
 
   /// How this group runs an op that moves `bytes`.
   virtual Algorithm algorithm_for(Op op, std::uint64_t bytes) const = 0;
@@ -50,6 +53,7 @@ class CheckedCommunicator : public Communicator {
  private:
   std::vector<Rank> members_;
   Rank rank_ = 0;
+  std::uint16_t node_ranks_ = 0;
 };
 
 }  // namespace sealring

@@ -21,11 +21,11 @@ constexpr std::string_view kPrefix = "SEALRING_";
 constexpr std::string_view kStage = "environment";
 
 /// Every variable that this project reads. SEALRING_TORCH_INDEX belongs to the installer and is ignored here.
-constexpr std::array<std::string_view, 13> kVariables = {
-    "SEALRING_ALLOW_MIXED", "SEALRING_BLOCKING_WAIT", "SEALRING_HARDEN", "SEALRING_JOB_KEY_FILE",
-    "SEALRING_LOG",         "SEALRING_ON_ERROR",      "SEALRING_PATH",   "SEALRING_PORT_RANGE",
-    "SEALRING_REQUIRE",     "SEALRING_SOCKET_IFNAME", "SEALRING_SUITE",  "SEALRING_TIMEOUT_S",
-    "SEALRING_TORCH_INDEX",
+constexpr std::array<std::string_view, 14> kVariables = {
+    "SEALRING_ALLOW_MIXED", "SEALRING_BLOCKING_WAIT", "SEALRING_HARDEN",        "SEALRING_JOB_KEY_FILE",
+    "SEALRING_LOG",         "SEALRING_NODE_RANKS",    "SEALRING_ON_ERROR",      "SEALRING_PATH",
+    "SEALRING_PORT_RANGE",  "SEALRING_REQUIRE",       "SEALRING_SOCKET_IFNAME", "SEALRING_SUITE",
+    "SEALRING_TIMEOUT_S",   "SEALRING_TORCH_INDEX",
 };
 
 /// The variable that `name` was most likely meant to be, by what follows the prefix; empty when none is near.
@@ -68,6 +68,15 @@ Result<double> parse_seconds(std::string_view name, std::string_view value) {
   if (!whole || !std::isfinite(seconds) || seconds < 0.001 || seconds > 1e8)
     return bad_value(name, value, "seconds between 0.001 and 100000000");
   return seconds;
+}
+
+Result<std::uint16_t> parse_ranks(std::string_view name, std::string_view value) {
+  std::uint16_t number = 0;
+  const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool whole = problem == std::errc() && end == value.data() + value.size();
+  if (!whole || number == 0 || number > kRanksMax)
+    return bad_value(name, value, "a number of ranks from 1 to " + std::to_string(kRanksMax));
+  return number;
 }
 
 /// "29600-29700", or one port.
@@ -117,6 +126,9 @@ Result<void> apply(std::string_view name, const std::string& value, Environment&
   if (key == "TIMEOUT_S") {
     SR_TRY(out.timeout_s, parse_seconds(name, value));
   }
+  if (key == "NODE_RANKS") {
+    SR_TRY(out.node_ranks, parse_ranks(name, value));
+  }
   if (key == "ON_ERROR") {
     SR_TRY(const std::string choice, (parse_choice(name, value, {"exit", "raise"})));
     out.on_error = choice == "raise" ? OnError::raise : OnError::exit;
@@ -153,6 +165,7 @@ std::string CommConfig::canonical() const {
   line("algorithm", algorithm ? to_string(*algorithm) : "auto");
   line("sender_keys", sender_keys ? "on" : "off");
   line("lanes", std::to_string(lanes));
+  line("node_ranks", std::to_string(node_ranks));
   // Both ends of a key count to the same limits, so that an epoch changes without a message [protocol A.3].
   line("bytes_rotate", std::to_string(budget.bytes_rotate));
   line("segments_rotate", std::to_string(budget.segments_rotate));

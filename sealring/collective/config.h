@@ -31,6 +31,9 @@ struct CommConfig {
   std::optional<Algorithm> algorithm;        ///< nullopt: default_algorithm
   bool sender_keys = true;
   Lane lanes = 1;
+  /// Ranks of each node, in rank order (0 to node_ranks-1 on the first): world is a multiple of it. 0: not
+  /// known, or one node. It says where ranks lie, and a wrong number costs time, not right results.
+  std::uint16_t node_ranks = 0;
   KeyBudget budget;  ///< lowered by tests only
 
   // Not part of the agreement between ranks:
@@ -54,6 +57,7 @@ struct Environment {
   std::string socket_ifname, port_range;
   std::uint16_t port_min = 0, port_max = 0;  ///< port_range parsed; 0: any port
   std::optional<double> timeout_s;
+  std::uint16_t node_ranks = 0;  ///< as CommConfig
   OnError on_error = OnError::exit;
   bool blocking_wait = false, require = false, allow_mixed = false, harden = false;
   std::string path;  ///< "", "staged", "fused"

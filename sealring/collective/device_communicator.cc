@@ -17,11 +17,11 @@ constexpr std::chrono::milliseconds kLeaveMax{5000};
 
 DeviceCommunicator::DeviceCommunicator(std::shared_ptr<SessionCore> core, std::shared_ptr<DeviceQueue> queue,
                                        DeviceParts parts)
-    : CheckedCommunicator(parts.members, core->config.rank),
+    : CheckedCommunicator(parts.members, core->config.rank, core->config.node_ranks),
       core_(std::move(core)),
       queue_(std::move(queue)),
       parts_(std::move(parts)),
-      executor_(*parts_.channel, false),
+      executor_(*parts_.channel, false, node_ranks()),
       watched_(std::make_shared<WatchedGroup>(parts_.channel->group(), parts_.group_id, parts_.members)),
       timeout_ns_(core_->config.timeout / std::chrono::nanoseconds(1)),
       death_hook_(core_->add_death_hook([this] { on_death(); })) {
@@ -73,7 +73,7 @@ void DeviceCommunicator::leave(Deadline deadline) {
 Algorithm DeviceCommunicator::algorithm_for(Op op, std::uint64_t bytes) const {
   const auto& wanted = core_->config.algorithm;
   if (wanted && algorithm_supported(op, *wanted)) return *wanted;
-  return default_device_algorithm(op, size(), bytes);
+  return default_device_algorithm(op, size(), bytes, node_ranks());
 }
 
 Result<Ticket> DeviceCommunicator::enqueue(const OpInfo& op, std::span<std::byte> output, Stream stream,

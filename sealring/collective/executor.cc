@@ -29,9 +29,9 @@ struct Executor::Memory {
 
 Executor::Plan Executor::make_plan(const CollectiveCall& call) const {
   const std::uint16_t world = exchange_.size();
-  ScheduleRequest request{call.op,     call.algorithm, exchange_.rank(),
-                          world,       call.elements,  call.root == kNoRoot ? Rank{0} : call.root,
-                          sender_keys_};
+  ScheduleRequest request{call.op,      call.algorithm, exchange_.rank(),
+                          world,        call.elements,  call.root == kNoRoot ? Rank{0} : call.root,
+                          sender_keys_, node_ranks_};
   Plan plan;
   plan.schedule = make_schedule(request);
   plan.totals.to.resize(world);

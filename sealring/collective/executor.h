@@ -32,7 +32,9 @@ struct CollectiveCall {
 /// Keeps the schedules it has made. Used by the one thread of a communicator.
 class Executor {
  public:
-  Executor(Exchange& exchange, bool sender_keys) : exchange_(exchange), sender_keys_(sender_keys) {}
+  /// `node_ranks`: as ScheduleRequest, of the exchange's group.
+  Executor(Exchange& exchange, bool sender_keys, std::uint16_t node_ranks)
+      : exchange_(exchange), sender_keys_(sender_keys), node_ranks_(node_ranks) {}
   /// Errors: those of the exchange. On an error the output is undefined: the caller poisons it.
   Result<void> run(const CollectiveCall& call, Deadline deadline);
 
@@ -57,6 +59,7 @@ class Executor {
 
   Exchange& exchange_;
   bool sender_keys_;
+  std::uint16_t node_ranks_;
   std::map<PlanKey, std::unique_ptr<Plan>> plans_;
   std::list<PlanKey> order_;  ///< oldest first
 };

@@ -22,7 +22,7 @@ Result<void> check_no_stream(Stream stream) {
 
 GroupCommunicator::GroupCommunicator(std::shared_ptr<SessionCore> core, std::unique_ptr<GroupKeys> own_keys,
                                      GroupKeys& keys)
-    : CheckedCommunicator(keys.members(), keys.me()),
+    : CheckedCommunicator(keys.members(), keys.me(), core->config.node_ranks),
       core_(std::move(core)),
       own_keys_(std::move(own_keys)),
       group_id_(keys.group_id()),
@@ -39,7 +39,7 @@ GroupCommunicator::GroupCommunicator(std::shared_ptr<SessionCore> core, std::uni
             return config;
           }(),
           keys, *core_->cipher, *core_->transport, core_->verdict)),
-      executor_(*channel_, core_->config.sender_keys),
+      executor_(*channel_, core_->config.sender_keys, node_ranks()),
       timeout_ns_(core_->config.timeout / std::chrono::nanoseconds(1)),
       inbound_(size()),
       collectives_("sr-collective"),
@@ -90,7 +90,7 @@ GroupCommunicator::~GroupCommunicator() {
 Algorithm GroupCommunicator::algorithm_for(Op op, std::uint64_t bytes) const {
   const auto& wanted = core_->config.algorithm;
   if (wanted && algorithm_supported(op, *wanted)) return *wanted;
-  return default_algorithm(op, size(), bytes);
+  return default_algorithm(op, size(), bytes, node_ranks());
 }
 
 Result<Ticket> GroupCommunicator::issue(CollectiveCall call, std::span<std::byte> output, Stream stream) {

@@ -11,8 +11,6 @@
 namespace sealring::generators {
 namespace {
 
-constexpr std::uint64_t kStepsMax = 0xFFFF;  // [protocol C.3] step is a u16
-
 Move send_to_next(const Schedule& schedule, Range data, std::uint64_t element_offset, bool raw) {
   Move move;
   move.peer = around(schedule.rank, 1, schedule.world);
@@ -77,10 +75,7 @@ void ring_reduce_scatter(const ScheduleRequest& request, Schedule& schedule) {
   const std::uint64_t hops = request.world - 1u;
   // A partial sum of a foreign chunk has no place in the user's memory: output is one chunk and may lie
   // inside input. While one half of scratch is being sent, the other one is being received.
-  std::uint64_t rounds =
-      std::max<std::uint64_t>(1, (request.elements + kRoundElementsMax - 1) / kRoundElementsMax);
-  rounds = std::min(rounds, kStepsMax / hops);
-  const std::uint64_t round_elements = (request.elements + rounds - 1) / rounds;
+  const auto [rounds, round_elements] = rounds_of(request.elements, hops);
   schedule.scratch_elements = hops > 1 ? 2 * round_elements : 0;
   for (std::uint64_t begin = 0, round = 0; round < rounds; ++round, begin += round_elements) {
     const std::uint64_t first = std::min(begin, request.elements);

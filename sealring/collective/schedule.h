@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sealring/base/types.h"
@@ -93,34 +94,49 @@ struct ScheduleRequest {
   std::uint64_t elements = 0;
   Rank root = 0;            ///< broadcast, reduce, gather, scatter
   bool sender_keys = true;  ///< false: multicast moves are sealed per peer
+  /// Ranks that lie on each node, in group rank order: world is a multiple of it. 0: not known. Only
+  /// two_level looks at it.
+  std::uint16_t node_ranks = 0;
 };
 
-/// Ring reduce_scatter keeps partial sums in scratch; larger outputs are reduced in rounds of at most this
-/// many elements, which bounds scratch to twice it (unless the 16-bit step number would overflow: then rounds
-/// grow).
+/// Ring and two-level reduce_scatter keep partial sums in scratch; larger outputs are reduced in rounds of at
+/// most this many elements, which bounds scratch to twice it, or for two levels to it times the other nodes
+/// (unless the 16-bit step number would overflow: then rounds grow).
 inline constexpr std::uint64_t kRoundElementsMax = 1u << 21;
 
 /// The schedule of one rank. Programmer errors: rank >= world, an algorithm that algorithm_supported()
-/// denies.
+/// denies, node_ranks that do not divide world.
 ///
 /// world 1 gives no steps, only copies. Pieces of all_reduce: ceil(elements/world), the last may be short or
 /// empty.
 Schedule make_schedule(const ScheduleRequest& request);
 
-/// ring and one_hop exist for all_reduce, reduce_scatter, all_gather; one_shot for all_reduce (of the other
-/// two, one_hop has one step already); `direct` for the rest but send (point-to-point operations have no
-/// schedule). barrier: one round of empty segments to everybody under pair
-/// keys; a rank seals them on entry, so who has opened one from each of the others knows that all have
-/// entered.
+/// ring, one_hop and two_level exist for all_reduce, reduce_scatter, all_gather; two_level where there is one
+/// node, one rank a node, or nothing known of nodes has the steps of one_hop. one_shot exists for all_reduce
+/// (of the other two, one_hop has one step already); `direct` for the rest but send (point-to-point
+/// operations have no schedule). barrier: one round of empty segments to everybody under pair keys; a rank
+/// seals them on entry, so who has opened one from each of the others knows that all have entered.
 bool algorithm_supported(Op op, Algorithm algorithm);
 /// What auto means for an op at a world size on CPUs. Two ranks move the same bytes by one_shot as by
-/// one_hop, in one dependent step instead of two.
-Algorithm default_algorithm(Op op, std::uint16_t world, std::uint64_t bytes);
+/// one_hop, in one dependent step instead of two. `node_ranks`: as in ScheduleRequest.
+Algorithm default_algorithm(Op op, std::uint16_t world, std::uint64_t bytes, std::uint16_t node_ranks = 0);
 
 /// The same on devices, where launches cost more than bytes: up to kDeviceOneShotBytesMax all_reduce is one
 /// round at every world size.
 inline constexpr std::uint64_t kDeviceOneShotBytesMax = 64 * 1024;
-Algorithm default_device_algorithm(Op op, std::uint16_t world, std::uint64_t bytes);
+Algorithm default_device_algorithm(Op op, std::uint16_t world, std::uint64_t bytes,
+                                   std::uint16_t node_ranks = 0);
+
+/// Over several nodes of two or more ranks auto means two_level as soon as the bytes that it keeps off a
+/// rank's link between nodes are worth its additional steps: more than this many a step. Predicted, not
+/// measured: 50 us a step on CPUs at 10 Gbit/s for each rank, 20 us a step on devices at 400.
+inline constexpr std::uint64_t kStepBytes = 64 * 1024;
+inline constexpr std::uint64_t kDeviceStepBytes = 1024 * 1024;
+
+/// How many ranks of a group lie on each node, for ScheduleRequest::node_ranks: where the session's ranks lie
+/// `node_ranks` on a node in order, and members, in group rank order, are equally many of each node that has
+/// any, node after node. Else 0.
+std::uint16_t node_ranks_of(std::span<const Rank> members, std::uint16_t node_ranks);
 
 /// Seals and opens that a schedule costs this rank, and the bytes: predictions that tests hold the counters
 /// to.

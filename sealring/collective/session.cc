@@ -16,6 +16,20 @@
 namespace sealring {
 namespace {
 
+Result<void> check_nodes(const CommConfig& config) {
+  if (config.node_ranks > 0 && config.world % config.node_ranks != 0) {
+    return fail(Code::invalid_argument, "session.config",
+                fmt::format("{} ranks do not lie on nodes of {} ranks each", config.world, config.node_ranks),
+                "start equally many ranks on every node, or leave node_ranks (SEALRING_NODE_RANKS) out");
+  }
+  if (config.algorithm == Algorithm::two_level && config.node_ranks == 0) {
+    return fail(Code::invalid_argument, "session.config",
+                "algorithm two-level needs to know how many ranks lie on a node",
+                "give node_ranks (SEALRING_NODE_RANKS), or another algorithm");
+  }
+  return {};
+}
+
 Result<void> check_config(const CommConfig& config, const Identity& identity) {
   const auto bad = [](std::string what) {
     return fail(Code::invalid_argument, "session.config", std::move(what));
@@ -28,6 +42,7 @@ Result<void> check_config(const CommConfig& config, const Identity& identity) {
     return bad(
         fmt::format("segment of {} bytes: a multiple of 64 up to 1 MiB is needed", config.segment_bytes));
   }
+  SR_TRY(check_nodes(config));
   if (config.emulation && config.suite != Suite::plain) return bad("an emulated cost needs suite plain");
   if (identity.attester == nullptr || identity.verifier == nullptr) {
     return fail(Code::no_identity, "session.config", "no identity is configured");

@@ -96,6 +96,7 @@ Result<std::unique_ptr<SealringEngine>> SealringEngine::make(const BenchSpec& sp
   config.segment_bytes = spec.segment_bytes;
   config.lanes = static_cast<Lane>(spec.lanes);
   config.workers = spec.workers;
+  config.node_ranks = spec.node_ranks;
   config.timeout = timeout_of(spec);
   config.connect_timeout = timeout_of(spec);
   Identity identity =

@@ -49,6 +49,7 @@ Result<BenchSpec> parse_spec(const json& in) {
   out.dtype = *dtype;
   out.redop = *redop;
   out.ranks = in.at("ranks");
+  out.node_ranks = in.at("node_ranks");
   out.sizes_bytes = in.at("sizes_bytes").get<std::vector<std::uint64_t>>();
   out.iterations = in.at("iterations");
   out.warmup = in.at("warmup");
@@ -88,6 +89,7 @@ std::string BenchSpec::to_json() const {
            {"dtype", std::string(to_string(dtype))},
            {"redop", std::string(to_string(redop))},
            {"ranks", ranks},
+           {"node_ranks", node_ranks},
            {"sizes_bytes", sizes_bytes},
            {"iterations", iterations},
            {"warmup", warmup},
@@ -148,8 +150,9 @@ std::string suite_name(const BenchCase& bench_case) {
 
 std::string algorithm_name(const BenchSpec& spec, const BenchCase& bench_case, std::uint64_t size_bytes) {
   if (!bench_case.sealring()) return "-";
-  const Algorithm chosen = spec.cuda ? default_device_algorithm(spec.op, spec.ranks, size_bytes)
-                                     : default_algorithm(spec.op, spec.ranks, size_bytes);
+  const Algorithm chosen = spec.cuda
+                               ? default_device_algorithm(spec.op, spec.ranks, size_bytes, spec.node_ranks)
+                               : default_algorithm(spec.op, spec.ranks, size_bytes, spec.node_ranks);
   const Algorithm algorithm = bench_case.algorithm.value_or(chosen);
   return std::string(to_string(algorithm));
 }

@@ -28,6 +28,7 @@ struct BenchCase {
 struct BenchSpec {
   Op op = Op::all_reduce;  ///< send: every rank sends to its right and receives from its left neighbour
   std::uint16_t ranks = 2;
+  std::uint16_t node_ranks = 0;  ///< as CommConfig
   std::vector<std::uint64_t> sizes_bytes;
   unsigned iterations = 20, warmup = 5;
   bool check = true;

@@ -64,6 +64,11 @@ std::string place_text(const BenchSpec& spec) {
   return fmt::format("as threads, {} a GPU, {}", spec.ranks_per_gpu, timed);
 }
 
+/// As they were said to be: nothing here looks whether ranks share a machine.
+std::string nodes_text(const BenchSpec& spec) {
+  return spec.node_ranks == 0 ? std::string() : fmt::format(", said to be {} a node", spec.node_ranks);
+}
+
 std::string short_bytes(double bytes) {
   if (bytes >= 1e6) return fmt::format("{:.1f}M", bytes / (1 << 20));
   if (bytes >= 1e4) return fmt::format("{:.1f}K", bytes / 1024);
@@ -136,11 +141,12 @@ std::string machine_json(const Machine& machine) { return to_json(machine).dump(
 
 std::string bench_head(const BenchSpec& spec, const Machine& machine,
                        const std::vector<SealringEngine*>& engines) {
-  std::string out = fmt::format(
-      "# {} {} ranks {}, {} samples after {} to warm up, seed {}, segments of {}, {}\n",
-      spec.op == Op::send ? "sendrecv" : to_string(spec.op), spec.ranks, place_text(spec), spec.iterations,
-      spec.warmup, spec.seed, spec.cuda ? "the device's choice" : format_bytes(spec.segment_bytes),
-      spec.pin ? "ranks pinned" : "ranks not pinned");
+  std::string out =
+      fmt::format("# {} {} ranks {}, {} samples after {} to warm up, seed {}, segments of {}, {}\n",
+                  spec.op == Op::send ? "sendrecv" : to_string(spec.op), spec.ranks,
+                  place_text(spec) + nodes_text(spec), spec.iterations, spec.warmup, spec.seed,
+                  spec.cuda ? "the device's choice" : format_bytes(spec.segment_bytes),
+                  spec.pin ? "ranks pinned" : "ranks not pinned");
   out += fmt::format("# {}; {}\n", describe(machine), machine.openssl);
   for (const SealringEngine* engine : engines) {
     if (engine == nullptr) continue;

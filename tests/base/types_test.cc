@@ -40,9 +40,9 @@ TEST(Types, NumbersNeverChange) {
       {DType::f32, 1}, {DType::f64, 2}, {DType::f16, 3}, {DType::bf16, 4},    {DType::i8, 5},
       {DType::i32, 6}, {DType::i64, 7}, {DType::u8, 8},  {DType::boolean, 9}, {DType::i16, 10}};
   for (const auto& [dtype, wanted] : dtypes) EXPECT_EQ(number(dtype), wanted);
-  const std::pair<Algorithm, unsigned> algorithms[] = {{Algorithm::ring, 1},     {Algorithm::one_hop, 2},
-                                                       {Algorithm::one_shot, 3}, {Algorithm::ring_forward, 4},
-                                                       {Algorithm::tree, 5},     {Algorithm::direct, 6}};
+  const std::pair<Algorithm, unsigned> algorithms[] = {
+      {Algorithm::ring, 1}, {Algorithm::one_hop, 2}, {Algorithm::one_shot, 3}, {Algorithm::ring_forward, 4},
+      {Algorithm::tree, 5}, {Algorithm::direct, 6},  {Algorithm::two_level, 7}};
   for (const auto& [algorithm, wanted] : algorithms) EXPECT_EQ(number(algorithm), wanted);
   EXPECT_EQ(number(Kind::pair), 1u);
   EXPECT_EQ(number(Kind::p2p), 2u);
@@ -76,7 +76,7 @@ TEST(Types, NamesGoBothWays) {
   names_go_both_ways(all_ops(), 10, parse_op);
   names_go_both_ways(all_redops(), 7, parse_redop);
   names_go_both_ways(all_dtypes(), 10, parse_dtype);
-  names_go_both_ways(all_algorithms(), 6, parse_algorithm);
+  names_go_both_ways(all_algorithms(), 7, parse_algorithm);
 }
 
 TEST(Types, TheDocumentHasEveryNameWithItsNumber) {

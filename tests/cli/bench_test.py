@@ -38,6 +38,19 @@ def test_every_operation(tool, op):
     assert "# 0 wrong elements" in got.stdout
 
 
+@pytest.mark.parametrize("op", ["all_reduce", "reduce_scatter", "all_gather"])
+def test_pretended_nodes(tool, op, tmp_path):
+    path = tmp_path / "bench.json"
+    nodes = ("--ranks", 4, "--node-ranks", 2, "--algorithm", "one-hop,two-level", "--suite", "aes-256-gcm")
+    got = tool("bench", op, "--transport", "loopback", *nodes, *SMALL, "--json", path)
+    assert got.returncode == 0, got.stderr
+    assert "# 0 wrong elements" in got.stdout
+    data = json.loads(path.read_text())
+    assert {row["algorithm"] for row in data["rows"]} == {"one-hop", "two-level"}
+    assert "said to be 2 a node" in got.stdout.splitlines()[0]
+    assert "pretended" in " ".join(tool("bench", "--help").stdout.split())
+
+
 def test_noise_limit_is_exit_3(tool):
     got = tool("bench", "all_reduce", "--transport", "loopback", *SMALL, "--max-mad", "0.0000001")
     assert got.returncode == 3

@@ -20,7 +20,8 @@ Code code_of(const Variables& variables) {
 TEST(CommConfigTest, CanonicalTextOfTheDefaults) {
   EXPECT_EQ(
       CommConfig{}.canonical(),
-      "segment_bytes=262144\nalgorithm=auto\nsender_keys=on\nlanes=1\nbytes_rotate=274877906944\n"
+      "segment_bytes=262144\nalgorithm=auto\nsender_keys=on\nlanes=1\nnode_ranks=0\n"
+      "bytes_rotate=274877906944\n"
       "segments_rotate=2147483648\nops_rotate=16777216\nbytes_max=1099511627776\nsegments_max=4294967295\n");
 }
 
@@ -31,8 +32,11 @@ TEST(CommConfigTest, EachAgreedSettingChangesTheText) {
       [](CommConfig& c) { c.algorithm = Algorithm::ring; },
       [](CommConfig& c) { c.algorithm = Algorithm::one_hop; },
       [](CommConfig& c) { c.algorithm = Algorithm::one_shot; },
+      [](CommConfig& c) { c.algorithm = Algorithm::two_level; },
       [](CommConfig& c) { c.sender_keys = false; },
       [](CommConfig& c) { c.lanes = 2; },
+      [](CommConfig& c) { c.node_ranks = 1; },
+      [](CommConfig& c) { c.node_ranks = 8; },
       [](CommConfig& c) { c.budget.bytes_rotate = 1; },
       [](CommConfig& c) { c.budget.segments_rotate = 1; },
       [](CommConfig& c) { c.budget.ops_rotate = 1; },
@@ -66,6 +70,7 @@ TEST(EnvironmentTest, EmptyGivesTheDefaults) {
   EXPECT_EQ(env->job_key_file, "");
   EXPECT_FALSE(env->suite);
   EXPECT_FALSE(env->timeout_s);
+  EXPECT_EQ(env->node_ranks, 0);
   EXPECT_EQ(env->on_error, OnError::exit);
   EXPECT_FALSE(env->blocking_wait || env->require || env->allow_mixed || env->harden);
   EXPECT_EQ(env->log, "text");
@@ -79,6 +84,7 @@ TEST(EnvironmentTest, EveryVariableIsRead) {
                                        {"SEALRING_SOCKET_IFNAME", "^lo,docker"},
                                        {"SEALRING_PORT_RANGE", "29600-29700"},
                                        {"SEALRING_TIMEOUT_S", "2.5"},
+                                       {"SEALRING_NODE_RANKS", "8"},
                                        {"SEALRING_ON_ERROR", "raise"},
                                        {"SEALRING_BLOCKING_WAIT", "1"},
                                        {"SEALRING_REQUIRE", "1"},
@@ -95,6 +101,7 @@ TEST(EnvironmentTest, EveryVariableIsRead) {
   EXPECT_EQ(env->port_min, 29600);
   EXPECT_EQ(env->port_max, 29700);
   EXPECT_EQ(env->timeout_s, 2.5);
+  EXPECT_EQ(env->node_ranks, 8);
   EXPECT_EQ(env->on_error, OnError::raise);
   EXPECT_TRUE(env->blocking_wait && env->require && env->allow_mixed && env->harden);
   EXPECT_EQ(env->path, "staged");
@@ -102,11 +109,12 @@ TEST(EnvironmentTest, EveryVariableIsRead) {
 }
 
 TEST(EnvironmentTest, BadValuesNameTheVariable) {
-  const Variables bad = {{"SEALRING_SUITE", "aes"},       {"SEALRING_TIMEOUT_S", "0"},
-                         {"SEALRING_ON_ERROR", "ignore"}, {"SEALRING_BLOCKING_WAIT", "yes"},
-                         {"SEALRING_REQUIRE", "2"},       {"SEALRING_ALLOW_MIXED", "true"},
-                         {"SEALRING_PATH", "slow"},       {"SEALRING_LOG", "xml"},
-                         {"SEALRING_HARDEN", "-1"},       {"SEALRING_PORT_RANGE", "10-"}};
+  const Variables bad = {{"SEALRING_SUITE", "aes"},          {"SEALRING_TIMEOUT_S", "0"},
+                         {"SEALRING_ON_ERROR", "ignore"},    {"SEALRING_BLOCKING_WAIT", "yes"},
+                         {"SEALRING_REQUIRE", "2"},          {"SEALRING_ALLOW_MIXED", "true"},
+                         {"SEALRING_PATH", "slow"},          {"SEALRING_LOG", "xml"},
+                         {"SEALRING_HARDEN", "-1"},          {"SEALRING_PORT_RANGE", "10-"},
+                         {"SEALRING_NODE_RANKS", "8 a node"}};
   for (const auto& [name, value] : bad) {
     const auto env = Environment::parse({{name, value}});
     ASSERT_FALSE(env) << name;
@@ -150,6 +158,14 @@ TEST(EnvironmentTest, PortRanges) {
   ASSERT_TRUE(one);
   EXPECT_EQ(one->port_min, 29600);
   EXPECT_EQ(one->port_max, 29600);
+}
+
+TEST(EnvironmentTest, RanksOfANode) {
+  for (const char* bad : {"0", "-1", "1025", "65537", "8x", " 8", "two", "auto"})
+    EXPECT_EQ(code_of({{"SEALRING_NODE_RANKS", bad}}), Code::environment) << bad;
+  EXPECT_EQ(Environment::parse({{"SEALRING_NODE_RANKS", "1024"}})->node_ranks, 1024);
+  // What launchers set is not read: jobs with unequal nodes have it too.
+  EXPECT_EQ(Environment::parse({{"LOCAL_WORLD_SIZE", "4"}})->node_ranks, 0);
 }
 
 TEST(EnvironmentTest, TimeoutBounds) {

@@ -22,6 +22,7 @@ struct Case {
   std::uint64_t elements = 0;
   bool in_place = false;
   Rank root = 1;
+  std::uint16_t node_ranks = 0;
 };
 
 /// From, to, step, segment, payload bytes, number under the pair's key.
@@ -40,9 +41,14 @@ class ScheduledWorld : public FusedWorld {
  public:
   ScheduledWorld(const Case& c, std::uint64_t seed) : FusedWorld(c.ranks, kColumns, seed), case_(c) {
     for (std::uint32_t rank = 0; rank < c.ranks; ++rank) {
-      const ScheduleRequest request{
-          c.op,   c.algorithm, static_cast<Rank>(rank), static_cast<std::uint16_t>(c.ranks), c.elements,
-          c.root, false};
+      const ScheduleRequest request{c.op,
+                                    c.algorithm,
+                                    static_cast<Rank>(rank),
+                                    static_cast<std::uint16_t>(c.ranks),
+                                    c.elements,
+                                    c.root,
+                                    false,
+                                    c.node_ranks};
       schedules_.push_back(make_schedule(request));
     }
     records_.resize(c.ranks * c.ranks);
@@ -262,6 +268,25 @@ TEST(FusedSchedule, EveryStepOfEverySchedule) {
             ASSERT_NO_FATAL_FAILURE(world.expect_right())
                 << ranks << " ranks, " << to_string(op) << " " << to_string(algorithm) << " " << elements;
           }
+        }
+      }
+    }
+  }
+}
+
+TEST(FusedSchedule, EveryStepOverSeveralNodes) {
+  std::uint64_t seed = 1000;
+  for (const auto& [ranks, node_ranks] : {std::pair{4u, 2u}, {6u, 2u}, {6u, 3u}, {8u, 2u}, {8u, 4u}}) {
+    for (const Op op : {Op::all_reduce, Op::reduce_scatter, Op::all_gather}) {
+      for (const std::uint64_t elements : {1ull, 20'011ull}) {
+        for (const bool in_place : {false, true}) {
+          if (in_place && op != Op::all_reduce) continue;
+          Case c{
+              op, Algorithm::two_level, ranks, elements, in_place, 1, static_cast<std::uint16_t>(node_ranks)};
+          ScheduledWorld world(c, ++seed);
+          world.run();
+          ASSERT_NO_FATAL_FAILURE(world.expect_right())
+              << ranks << " ranks, " << node_ranks << " a node, " << to_string(op) << " " << elements;
         }
       }
     }

@@ -2,48 +2,12 @@
 // late never makes an in-place reduction wrong.
 // How: values whose sum depends on the order and the rounding, signed zeros and NaN, compared byte by byte; a
 // network in memory that hands over all it has before it asks for another piece.
-#include <cmath>
-#include <limits>
-#include <random>
-
 #include "tests/collective/late_sends.h"
 #include "tests/collective/local_job.h"
+#include "tests/collective/rough_values.h"
 
 namespace sealring::testing {
 namespace {
-
-/// Elements of many magnitudes, every fifth a zero of either sign, and one NaN.
-Bytes rough_values(DType dtype, Rank rank, std::uint64_t elements) {
-  std::mt19937_64 random(rank + 1u);
-  Bytes out(elements * dtype_bytes(dtype));
-  for (std::byte& b : out) b = static_cast<std::byte>(random());
-  if (!dtype_is_float(dtype)) return out;
-  for (std::uint64_t i = 0; i < elements; ++i) {
-    const bool zero = random() % 5 == 0;
-    const auto value = static_cast<float>(
-        zero ? (random() % 2 == 0 ? 0.0 : -0.0)
-             : std::ldexp(static_cast<double>(random() % 4096) - 2048, static_cast<int>(random() % 25) - 12));
-    const float put = i == 7 && rank == 1 ? std::numeric_limits<float>::quiet_NaN() : value;
-    std::byte* const at = out.data() + i * dtype_bytes(dtype);
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &put, 4);
-    switch (dtype) {
-      case DType::f64: {
-        const double wide = put;
-        std::memcpy(at, &wide, 8);
-        break;
-      }
-      case DType::f32:
-        std::memcpy(at, &bits, 4);
-        break;
-      default: {  // bf16, or an f16 of the same upper bits: as rough as any
-        const auto half = static_cast<std::uint16_t>(bits >> 16);
-        std::memcpy(at, &half, 2);
-      }
-    }
-  }
-  return out;
-}
 
 /// [rank][case]: the output of every supported type and operation.
 std::vector<std::vector<Bytes>> all_reductions(std::uint16_t world, Algorithm algorithm, bool sender_keys) {

@@ -10,163 +10,24 @@
 #include <numeric>
 #include <set>
 
+#include "tests/collective/schedule_case.h"
 #include "tests/collective/schedule_simulator.h"
 
 namespace sealring {
 namespace {
 
-using test::Contribution;
 using test::Order;
 using test::Placement;
-using test::SimulatorOptions;
-using test::Value;
+using Case = test::ScheduleCase;
+using test::check;
+using test::check_all_forms;
+using test::expect_results;
+using test::input_elements;
+using test::place;
+using test::schedules_of;
+using test::wanted;
 
 std::vector<std::uint16_t> worlds(std::initializer_list<int> sizes) { return {sizes.begin(), sizes.end()}; }
-
-struct Case {
-  Op op;
-  Algorithm algorithm;
-  std::uint16_t world;
-  std::uint64_t elements;
-  Rank root = 0;
-  bool sender_keys = true;
-  bool in_place = false;
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << to_string(c.op) << " " << to_string(c.algorithm) << " world " << c.world << " elements "
-             << c.elements << " root " << c.root << (c.sender_keys ? "" : " no sender keys")
-             << (c.in_place ? " in place" : "");
-}
-
-bool has_root(Op op) {
-  return op == Op::broadcast || op == Op::reduce || op == Op::gather || op == Op::scatter;
-}
-
-// Elements of input and output relative to the request's.
-std::uint64_t input_elements(const Case& c) {
-  const bool many = c.op == Op::reduce_scatter || c.op == Op::scatter || c.op == Op::all_to_all;
-  return many ? c.elements * c.world : c.elements;
-}
-std::uint64_t output_elements(const Case& c) {
-  const bool many = c.op == Op::all_gather || c.op == Op::gather || c.op == Op::all_to_all;
-  return many ? c.elements * c.world : c.elements;
-}
-
-// Out of place: input, then output. In place: the smaller one inside the larger at rank * elements, or the
-// same.
-Placement place(const Case& c, Rank rank) {
-  const std::uint64_t in = input_elements(c);
-  const std::uint64_t out = output_elements(c);
-  if (!c.in_place) return {0, in, in + out};
-  Placement placement{0, 0, std::max(in, out)};
-  if (in > out) placement.output = rank * c.elements;
-  if (out > in) placement.input = rank * c.elements;
-  return placement;
-}
-
-std::vector<Schedule> schedules_of(const Case& c) {
-  std::vector<Schedule> out;
-  for (Rank r = 0; r < c.world; ++r) {
-    out.push_back(make_schedule({c.op, c.algorithm, r, c.world, c.elements, c.root, c.sender_keys}));
-  }
-  return out;
-}
-
-// Whether the op defines rank's output at all.
-bool has_output(const Case& c, Rank rank) {
-  if (c.op == Op::barrier) return false;
-  return !(c.op == Op::reduce || c.op == Op::gather) || rank == c.root;
-}
-
-Value wanted(const Case& c, Rank rank, std::uint64_t i) {
-  const auto one = [](std::uint64_t from, std::uint64_t index) {
-    return Value{{Contribution{static_cast<Rank>(from), 0, static_cast<std::uint32_t>(index)}}, 0};
-  };
-  switch (c.op) {
-    case Op::broadcast:
-      return one(c.root, i);
-    case Op::all_gather:
-    case Op::gather:
-      return one(i / c.elements, i % c.elements);
-    case Op::scatter:
-      return one(c.root, rank * c.elements + i);
-    case Op::all_to_all:
-      return one(i / c.elements, rank * c.elements + i % c.elements);
-    default:
-      break;
-  }
-  // Reductions: every rank once, premul's factor applied to each once, avg's division once (never at world 1,
-  // where a division by 1 would change nothing).
-  const std::uint64_t index = c.op == Op::reduce_scatter ? rank * c.elements + i : i;
-  Value value;
-  for (Rank r = 0; r < c.world; ++r) value.parts.push_back({r, 1, static_cast<std::uint32_t>(index)});
-  value.divided = c.world > 1 ? 1 : 0;
-  return value;
-}
-
-void expect_results(const Case& c, const std::vector<Placement>& places, const test::Outcome& outcome) {
-  for (Rank r = 0; r < c.world; ++r) {
-    if (has_output(c, r)) {
-      for (std::uint64_t i = 0; i < output_elements(c); ++i) {
-        ASSERT_TRUE(wanted(c, r, i) == outcome.memory[r][places[r].output + i])
-            << "rank " << r << " element " << i;
-      }
-    }
-    // Out of place, inputs stay what they were.
-    for (std::uint64_t i = 0; i < input_elements(c) && !c.in_place; ++i) {
-      const Value mine{{Contribution{r, 0, static_cast<std::uint32_t>(i)}}, 0};
-      ASSERT_TRUE(mine == outcome.memory[r][places[r].input + i])
-          << "input of rank " << r << " element " << i;
-    }
-  }
-}
-
-void check(const Case& c, bool thorough) {
-  SCOPED_TRACE(testing::Message() << c);
-  const std::vector<Schedule> schedules = schedules_of(c);
-  std::vector<Placement> places;
-  for (Rank r = 0; r < c.world; ++r) {
-    places.push_back(place(c, r));
-    ASSERT_EQ("", test::hazards(schedules[r], places[r], input_elements(c), output_elements(c)))
-        << "rank " << r;
-  }
-  ASSERT_EQ("", test::mismatch(schedules));
-  const std::uint64_t segment = std::max<std::uint64_t>(2, c.elements / 16);
-  std::vector<SimulatorOptions> runs{{Order::sends_first, 0, segment, 1'000'000},
-                                     {Order::recvs_first, 0, segment, 1'000'000}};
-  if (thorough) {
-    runs.push_back({Order::reversed, 0, 1, 1});
-    runs.push_back({Order::random, 1, 1, 1});
-    runs.push_back({Order::random, 2, 3, 2});
-  }
-  for (const SimulatorOptions& options : runs) {
-    const test::Outcome outcome = simulate(schedules, places, input_elements(c), options);
-    ASSERT_EQ("", outcome.problem);
-    ASSERT_NO_FATAL_FAILURE(expect_results(c, places, outcome));
-    for (Rank r = 0; r < c.world; ++r) {
-      std::uint64_t multicast = 0;
-      for (const Step& step : schedules[r].steps) {
-        if (!step.sends.empty() && step.sends[0].multicast) multicast += step.sends[0].data.elements;
-      }
-      ASSERT_EQ(multicast, outcome.multicast_reads[r]) << "a multicast was read more than once";
-    }
-  }
-}
-
-void check_all_forms(Case c, bool thorough) {
-  for (const bool sender_keys : {true, false}) {
-    for (const bool in_place : {false, true}) {
-      if (in_place && (c.op == Op::all_to_all || c.op == Op::barrier)) continue;  // not offered
-      c.sender_keys = sender_keys;
-      c.in_place = in_place;
-      for (Rank root = 0; root < (has_root(c.op) ? c.world : 1); ++root) {
-        c.root = root;
-        ASSERT_NO_FATAL_FAILURE(check(c, thorough));
-      }
-    }
-  }
-}
 
 class Schedules : public testing::TestWithParam<Op> {};
 
@@ -386,6 +247,7 @@ TEST(ScheduleTable, SupportIsExact) {
     const bool heavy = op == Op::all_reduce || op == Op::reduce_scatter || op == Op::all_gather;
     for (const Algorithm algorithm : all_algorithms()) {
       const bool known = heavy ? algorithm == Algorithm::ring || algorithm == Algorithm::one_hop ||
+                                     algorithm == Algorithm::two_level ||
                                      (op == Op::all_reduce && algorithm == Algorithm::one_shot)
                                : op != Op::send && algorithm == Algorithm::direct;
       EXPECT_EQ(known, algorithm_supported(op, algorithm)) << to_string(op) << " " << to_string(algorithm);

@@ -287,6 +287,38 @@ def describe_body(rank, world):
     return dict(sealring.describe()), str(sealring.describe()), sealring.counters()
 
 
+def nodes_body(rank, world):
+    dist.init_process_group("sealring")
+    assert sealring.describe()["node_ranks"] == 2
+    count = 1 << 18
+    wanted = sealring.predict("all_reduce", count, 4, world, rank, node_ranks=2)
+    assert wanted["algorithm"] == "two-level"
+    assert wanted["seals"] != sealring.predict("all_reduce", count, 4, world, rank)["seals"]
+    total_of(count=count)
+    counted = sealring.counters()
+    assert all(counted[name] == wanted[name] for name in ("seals", "opens", "sealed_bytes", "opened_bytes"))
+    uneven = dist.new_group([0, 1, 2])
+    if rank < 3:
+        assert total_of(uneven, count=count) == 3.0
+
+
+def test_large_messages_go_by_nodes(ranks):
+    ranks.values(4, nodes_body, env={"SEALRING_NODE_RANKS": "2"})
+
+
+def no_group_body(rank, world):
+    with pytest.raises(RuntimeError) as problem:
+        dist.init_process_group("sealring")
+    return str(problem.value)
+
+
+def test_nodes_that_cannot_be_are_refused(ranks):
+    for said in ranks.values(3, no_group_body, env={"SEALRING_NODE_RANKS": "2"}):
+        assert "3 ranks do not lie on nodes of 2 ranks each" in said and "SEALRING_NODE_RANKS" in said
+    for said in ranks.values(2, no_group_body, env_of={0: {"SEALRING_NODE_RANKS": "1"}}):
+        assert "CONFIG" in said and "node_ranks" in said
+
+
 def test_describe_counters_and_the_log_line(ranks):
     outcomes = ranks.run(3, describe_body)
     for rank, outcome in enumerate(outcomes):

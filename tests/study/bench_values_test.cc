@@ -80,7 +80,8 @@ TEST(BenchValues, AgreeWithTheReductionOfTheDevice) {
 TEST(BenchSpec, SurvivesItsJson) {
   BenchSpec spec;
   spec.op = Op::reduce_scatter;
-  spec.ranks = 5;
+  spec.ranks = 6;
+  spec.node_ranks = 3;
   spec.sizes_bytes = {1024, 4096};
   spec.cases = {{.gloo = true, .suite = Suite::plain, .algorithm = {}},
                 {.gloo = false, .suite = Suite::chacha20_poly1305, .algorithm = Algorithm::one_hop}};
@@ -92,9 +93,23 @@ TEST(BenchSpec, SurvivesItsJson) {
   ASSERT_TRUE(back) << back.error().message();
   EXPECT_EQ(back->to_json(), spec.to_json());
   EXPECT_EQ(back->cases, spec.cases);
+  EXPECT_EQ(back->node_ranks, 3);
   EXPECT_EQ(back->max_mad_percent, 2.5);
   EXPECT_EQ(BenchSpec::from_json("{").error().code, Code::malformed);
   EXPECT_EQ(BenchSpec::from_json("{}").error().code, Code::malformed);
+}
+
+TEST(BenchSpec, AutoKnowsTheNodes) {
+  BenchSpec spec;
+  spec.ranks = 8;
+  const BenchCase automatic;
+  EXPECT_EQ(algorithm_name(spec, automatic, 1u << 30), "one-hop");
+  spec.node_ranks = 4;
+  for (const bool cuda : {false, true}) {
+    spec.cuda = cuda;
+    EXPECT_EQ(algorithm_name(spec, automatic, 1u << 30), "two-level");
+    EXPECT_NE(algorithm_name(spec, automatic, 1024), "two-level");
+  }
 }
 
 TEST(BenchSpec, SizesAndFactorsAreThoseOfNcclTests) {
