@@ -187,8 +187,7 @@ class Bench {
 
  private:
   static Row fused_row(Op op, std::uint64_t bytes, unsigned columns, bool small) {
-    const std::uint32_t segment =
-        small ? kSmallSegment : fused_cut(bytes, DType::f32, 2, columns).segment_bytes;
+    const std::uint32_t segment = small ? kSmallSegment : fused_cut(bytes, 2, columns).segment_bytes;
     Row row;
     row.suite = to_string(Suite::chacha20_poly1305);
     row.direction = to_string(op);

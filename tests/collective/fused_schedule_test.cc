@@ -108,7 +108,7 @@ class ScheduledWorld : public FusedWorld {
             record.first_number = of_pair.back().first_number + of_pair.back().layout.segments();
             record.seq = of_pair.back().seq + 1;
           }
-          const FusedCut cut = fused_cut(move.data.elements * kSize, kDType, ranks(), kColumns);
+          const FusedCut cut = fused_cut(move.data.elements * kSize, ranks(), kColumns);
           record.layout = RecordLayout::of(move.data.elements * kSize, cut.segment_bytes);
           record.columns = cut.columns;
           of_pair.push_back(record);

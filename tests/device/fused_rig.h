@@ -94,15 +94,12 @@ struct Post {
 
 /// What fused_prologue (fused.cu) does. False: another step is under way.
 inline bool prologue(FusedState& state, const FusedReservation& step) {
-  StateView now[kFusedRings] = {};
-  for (std::uint32_t thread = 0; thread < kFusedRings; ++thread) {
-    if (const KeyState* const ring = ring_of(step.peers, thread); ring != nullptr)
-      now[thread] = view_of(*ring);
-  }
+  RingStart found[kFusedRings];
+  for (std::uint32_t thread = 0; thread < kFusedRings; ++thread) found[thread] = take_ring(step, thread);
   StepStart start{};
   begin_step(state, 0, start);
   for (std::uint32_t thread = 0; thread < kFusedRings; ++thread)
-    reserve_ring(state, step, thread, now[thread], start);
+    reserve_ring(state, step, thread, found[thread], start);
   settle_step(state, step, start);
   return start.begun != 0;
 }
@@ -168,7 +165,7 @@ class FusedWorld {
     DeviceGroupConfig mine = group_;
     mine.rank = static_cast<Rank>(rank);
     return fused_job_of(mine, op, step.sends, step.recvs, step.rules, peers_of(rank),
-                        FusedTuning{columns_, small_bytes_max});
+                        FusedTuning{columns_, small_bytes_max, segment_bytes});
   }
 
   /// Each rank runs its steps one after the other, with so many blocks at a time; nobody waits for the others
@@ -207,6 +204,7 @@ class FusedWorld {
 
   std::mt19937_64 random;
   std::uint64_t small_bytes_max = 0;  ///< see FusedTuning
+  std::uint32_t segment_bytes = 0;    ///< likewise
   std::vector<std::unique_ptr<Shifted>> windows;
   std::vector<std::unique_ptr<FusedState>> states;
   std::vector<WindowReads> reads;

@@ -55,7 +55,7 @@ TEST(FusedStep, RecordsOfDifferentLengthsInAnyOrderOfBlocks) {
       world.exchange(c, {0, there, back, 0});
       ASSERT_NO_FATAL_FAILURE(world.expect_right()) << "run " << run << " op " << k;
       // A direction without a record reserves nothing.
-      const FusedCut cut = fused_cut(there * 4, DType::f32, 2, 3);
+      const FusedCut cut = fused_cut(there * 4, 2, 3);
       if (there > 0) sealed += RecordLayout::of(there * 4, cut.segment_bytes).segments();
       EXPECT_EQ(world.sealing(0, 1).segments, sealed);
       EXPECT_EQ(world.opening(0, 1).segments, sealed);
@@ -71,7 +71,7 @@ TEST(FusedStep, EveryByteOfASegmentIsReadOnce) {
   world.exchange(StepCase{}, {0, elements[0], elements[1], 0});
   ASSERT_NO_FATAL_FAILURE(world.expect_right());
   for (std::uint32_t from = 0; from < 2; ++from) {
-    const FusedCut cut = fused_cut(elements[from] * 4, DType::f32, 2, 3);
+    const FusedCut cut = fused_cut(elements[from] * 4, 2, 3);
     const RecordLayout layout = RecordLayout::of(elements[from] * 4, cut.segment_bytes);
     std::vector<std::uint32_t> wanted(fused_window_bytes(2, 3));
     for (std::uint32_t k = 0; k < layout.segments(); ++k) {

@@ -167,7 +167,7 @@ TEST(Fused, EveryByteOfASegmentIsReadOnce) {
     pair.fill_inputs(op);
     pair.run(op);
     ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
-    const FusedCut cut = fused_cut(elements * 4, op.dtype, 2, 2);
+    const FusedCut cut = fused_cut(elements * 4, 2, 2);
     const RecordLayout layout = RecordLayout::of(elements * 4, cut.segment_bytes);
     std::vector<std::uint32_t> wanted(fused_window_bytes(2, 2));
     for (std::uint32_t k = 0; k < layout.segments(); ++k) {
@@ -190,7 +190,7 @@ TEST(Fused, SegmentsAreStandardRecords) {
   pair.run(op);
   ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
   const RecordLayout layout =
-      RecordLayout::of(4 * op.elements, fused_cut(4 * op.elements, op.dtype, 2, 1).segment_bytes);
+      RecordLayout::of(4 * op.elements, fused_cut(4 * op.elements, 2, 1).segment_bytes);
   ASSERT_EQ(layout.segments(), WindowShape::kSlots);
   for (const Rank from : {Rank{0}, Rank{1}}) {
     const KeyWords& words = pair.sealing(from, 1 - from).slots[0].words;
@@ -263,6 +263,7 @@ void expect_failure(std::set<Code> codes, const std::function<bool(FusedPair&, c
     op.elements = kHarmedElements;
     op.seed = seed;
     FusedPair pair(2, seed);
+    pair.segment_bytes = 8 * 1024;
     pair.on_post = [&](const Post& post) { return harm(pair, post); };
     pair.fill_inputs(op);
     pair.run(op);
@@ -349,6 +350,7 @@ int refused_of_early_words(Rank to, bool flags) {
     op.elements = kHarmedElements;
     op.seed = seed;
     FusedPair pair(2, seed);
+    pair.segment_bytes = 8 * 1024;
     pair.on_look = [&](Rank rank, std::byte* word, std::uint64_t expected) {
       const bool is_flag_word = word < pair.windows[rank]->data() + pair.shape.credit_offset(0, 0);
       if (rank == to && is_flag_word == flags && pair.random() % 4 == 0)
@@ -375,6 +377,7 @@ TEST(FusedHostile, TogglingFlagsNeverMakeAWrongSum) {
     op.elements = kHarmedElements;
     op.seed = seed;
     FusedPair pair(2, seed);
+    pair.segment_bytes = 8 * 1024;
     pair.on_look = [&](Rank, std::byte*, std::uint64_t) {
       const std::uint64_t slot = pair.random() % WindowShape::kSlots;
       std::byte* const word = pair.windows[1]->data() + pair.shape.flag_offset(0, slot);
@@ -425,49 +428,47 @@ TEST(Fused, AnOpWithoutAKeySealsNothing) {
   EXPECT_TRUE(std::ranges::all_of(slots, [](std::byte b) { return b == std::byte{0}; }));
 }
 
-/// Half segments of a size that a column has at least; of the smallest size it may have any number.
-std::uint64_t half_segments_of(std::uint32_t segment_bytes) {
-  return std::map<std::uint32_t, std::uint64_t>{
-      {2 << 10, 0}, {4 << 10, 1}, {8 << 10, 4}, {16 << 10, 8}, {32 << 10, 12}}
-      .at(segment_bytes);
+/// Turns of the column that has the most.
+std::uint64_t turns_of(std::uint64_t bytes, std::uint32_t columns, std::uint32_t segment_bytes) {
+  const std::uint64_t segments = RecordLayout::of(bytes, segment_bytes).segments();
+  return (segments + columns - 1) / columns;
 }
 
-/// The largest segments of which the record has enough for every column, and no column without one.
-void expect_cut(std::uint64_t bytes, DType dtype, std::uint32_t ranks, std::uint32_t columns_max) {
-  const FusedCut cut = fused_cut(bytes, dtype, ranks, columns_max);
-  const std::uint32_t size = cut.segment_bytes,
-                      largest = fused_cut(1ull << 40, dtype, ranks, 1).segment_bytes;
-  ASSERT_GE(size, kFusedSegmentMin);
-  ASSERT_LE(size, largest);
-  EXPECT_GE(2 * bytes, half_segments_of(size) * columns_max * size);
-  if (size < largest) {
-    EXPECT_LT(2 * bytes, half_segments_of(2 * size) * columns_max * 2 * size);
+/// No column without a segment, and no size of whole steps that would cost less.
+void expect_cut(std::uint64_t bytes, std::uint32_t ranks, std::uint32_t columns_max) {
+  const FusedCut cut = fused_cut(bytes, ranks, columns_max);
+  ASSERT_GE(cut.segment_bytes, kFusedSegmentMin);
+  ASSERT_LE(cut.segment_bytes, fused_segment_max(ranks));
+  ASSERT_EQ(cut.segment_bytes % kFusedSegmentMin, 0u);
+  EXPECT_EQ(cut.columns,
+            std::min<std::uint64_t>(RecordLayout::of(bytes, cut.segment_bytes).segments(), columns_max));
+  if (cut.segment_bytes < kFusedStep) {
+    EXPECT_LT(bytes, 2ull * kFusedStep * columns_max);
+    return;
   }
-  EXPECT_EQ(cut.columns, std::min<std::uint64_t>(RecordLayout::of(bytes, size).segments(), columns_max));
+  const std::uint64_t cost =
+      fused_cost(turns_of(bytes, columns_max, cut.segment_bytes), cut.segment_bytes / kFusedStep);
+  for (std::uint32_t steps = 1; steps * kFusedStep <= fused_segment_max(ranks); ++steps)
+    EXPECT_LE(cost, fused_cost(turns_of(bytes, columns_max, steps * kFusedStep), steps)) << steps;
 }
 
 TEST(Fused, TheCutIsAPureFunction) {
-  EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 2, 264).segment_bytes, 32u * 1024);
-  EXPECT_EQ(fused_cut(1ull << 30, DType::bf16, 2, 264).segment_bytes, 16u * 1024);
-  EXPECT_EQ(fused_cut(1ull << 30, DType::f64, 2, 264).segment_bytes, 32u * 1024);
-  EXPECT_EQ(fused_cut(64 << 10, DType::f32, 2, 264).segment_bytes, 2u * 1024);
-  EXPECT_EQ(fused_cut(64 << 10, DType::f32, 2, 264).columns, 32u);
-  EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 4, 264).segment_bytes, 16u * 1024);
-  EXPECT_EQ(fused_cut(1ull << 30, DType::f32, 8, 264).segment_bytes, 8u * 1024);
-  EXPECT_EQ(fused_cut(0, DType::f32, 2, 264).columns, 1u);
-  for (const std::uint32_t size : {4u << 10, 8u << 10, 16u << 10, 32u << 10}) {
-    const std::uint64_t enough = half_segments_of(size) * 100 * size / 2;
-    EXPECT_EQ(fused_cut(enough, DType::f32, 2, 100).segment_bytes, size);
-    EXPECT_EQ(fused_cut(enough - 1, DType::f32, 2, 100).segment_bytes, size / 2);
-  }
+  // The sizes whose times the cost was fitted to, or that it was fitted for: columns of a whole H200.
+  EXPECT_EQ(fused_cut(1ull << 30, 2, 396).segment_bytes, 32u * 1024);
+  EXPECT_EQ(fused_cut(256ull << 20, 2, 396).segment_bytes, 32u * 1024);
+  EXPECT_EQ(fused_cut(64ull << 20, 2, 396).segment_bytes, 24u * 1024);
+  EXPECT_EQ(fused_cut(25ull << 20, 2, 396).segment_bytes, 24u * 1024);
+  EXPECT_EQ(fused_cut(64 << 10, 2, 264).segment_bytes, 2u * 1024);
+  EXPECT_EQ(fused_cut(64 << 10, 2, 264).columns, 32u);
+  EXPECT_EQ(fused_cut(1ull << 30, 4, 264).segment_bytes, 16u * 1024);
+  EXPECT_EQ(fused_cut(1ull << 30, 8, 264).segment_bytes, 8u * 1024);
+  EXPECT_EQ(fused_cut(0, 2, 264).columns, 1u);
   for (std::uint64_t bytes = 1; bytes < 1ull << 32; bytes *= 3) {
-    for (const DType dtype : all_dtypes()) {
-      for (const std::uint32_t ranks : {2u, 4u, 8u}) {
-        for (const std::uint32_t columns : {1u, 3u, 32u, 132u, 264u})
-          ASSERT_NO_FATAL_FAILURE(expect_cut(bytes, dtype, ranks, columns)) << bytes;
-      }
+    for (const std::uint32_t ranks : {2u, 4u, 8u}) {
+      for (const std::uint32_t columns : {1u, 3u, 32u, 132u, 264u, 396u})
+        ASSERT_NO_FATAL_FAILURE(expect_cut(bytes, ranks, columns)) << bytes;
     }
-    const FusedCut cut = fused_cut(bytes, DType::f32, 2, 132);
+    const FusedCut cut = fused_cut(bytes, 2, 132);
     EXPECT_LE(WindowShape::of(132, cut.segment_bytes).bytes(), 32ull << 20);
   }
 }

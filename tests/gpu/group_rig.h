@@ -142,8 +142,12 @@ class GroupGpu : public OnGpu {
       ASSERT_TRUE(offer) << offer.error().message();
       ASSERT_LE(offer->size(), DeviceGroup::kOfferBytesMax);
       offers.push_back(std::move(*offer));
-      cudaStream_t stream = nullptr;
-      ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+      // Made once for all tests: see lent_stream.h.
+      static cudaStream_t made_once[kGroupRanksMax] = {};
+      cudaStream_t& stream = made_once[rank];
+      if (stream == nullptr) {
+        ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+      }
       streams.push_back(stream);
     }
     for (auto& group : groups) {
@@ -154,7 +158,6 @@ class GroupGpu : public OnGpu {
   void close() {
     if (!groups.empty()) cudaDeviceSynchronize();  // nobody writes into a window that is freed
     groups.clear();
-    for (const cudaStream_t stream : streams) cudaStreamDestroy(stream);
     streams.clear();
     in_.clear();
     out_.clear();

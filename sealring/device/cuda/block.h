@@ -3,6 +3,7 @@
 // A body is a function template over `Block`. Its work is a list of PHASES; between two phases lies a block
 // barrier.
 //   block.phase([&](auto& warp) { ... });   every warp runs the function, then all wait
+//   block.any([&](int thread) { ... })      a phase of one step: true for all when it was true in any thread
 // Inside a phase a warp does STEPS; between two steps of one warp lies a warp barrier.
 //   warp.step([&](int lane) { ... });       every lane runs the function, then the warp waits
 //
@@ -203,6 +204,14 @@ class HostBlock {
       function(warp);
     }
   }
+  template <class Function>
+  bool any(Function&& function) {
+    bool out = false;
+    for (int index = 0; index < warps_; ++index) {
+      for (int lane = 0; lane < kLanes; ++lane) out = function(index * kLanes + lane) || out;
+    }
+    return out;
+  }
   template <class Group, class Rest>
   void split(int group_warps, Group&& group, Rest&& rest) {
     HostBlock inner(group_warps * kLanes, reads_);
@@ -357,6 +366,14 @@ class DeviceBlock {
       __syncthreads();
     else  // barrier 0 is the whole block's
       asm volatile("bar.sync 1, %0;" ::"r"(group_warps_ * kLanes) : "memory");
+#endif
+  }
+  template <class Function>
+  SR_HOST_DEVICE bool any([[maybe_unused]] Function&& function) {
+#if defined(__CUDA_ARCH__)
+    return __syncthreads_or(function(static_cast<int>(threadIdx.x)) ? 1 : 0) != 0;
+#else
+    return false;
 #endif
   }
   template <class Group, class Rest>

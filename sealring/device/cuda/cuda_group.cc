@@ -67,15 +67,13 @@ Result<std::unique_ptr<CudaGroup>> CudaGroup::make(const DeviceGroupConfig& conf
 }
 
 Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
-  int value = 0, lowest = 0, highest = 0;
+  int value = 0;
   SR_TRY(checked(
       cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, static_cast<int>(config_.device)),
       "query"));
   multiprocessors_ = static_cast<unsigned>(value);
-  SR_TRY(checked(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query"));
   SR_TRY(copies_, CopyStream::of(config_.device));
-  for (cudaStream_t* const stream : {&seal_streams_[0], &seal_streams_[1]})
-    SR_TRY(checked(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, highest), "stream"));
+  for (LentStream& stream : seal_streams_) SR_TRY(stream, LentStream::of(config_.device));
   for (cudaEvent_t* const event : {&fork_, &sealed_})
     SR_TRY(checked(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "event"));
   SR_TRY(checked(cudaMalloc(&state_, sizeof(GroupState)), "group state", sizeof(GroupState)));
@@ -184,7 +182,7 @@ void CudaGroup::release(Memory& memory) {
 }
 
 bool CudaGroup::busy() {
-  if (cudaStreamQuery(seal_streams_[0]) == cudaErrorNotReady) return true;
+  if (cudaStreamQuery(seal_streams_[0].get()) == cudaErrorNotReady) return true;
   // The chain has other groups' ops, too, which are waited for only where replays cannot be told from them.
   if (captured_) return chain_->busy();
   const std::lock_guard lock(ends_mutex_);
@@ -223,6 +221,7 @@ CudaGroup::~CudaGroup() {
     }
     (void)fused_.release();
     (void)wire_.release();
+    for (LentStream& stream : seal_streams_) stream.leak();
     return;
   }
   cudaDeviceSynchronize();
@@ -240,9 +239,6 @@ CudaGroup::~CudaGroup() {
   for (const cudaEvent_t event : {fork_, sealed_}) free_events_.push_back(event);
   for (const cudaEvent_t event : free_events_) {
     if (event != nullptr) cudaEventDestroy(event);
-  }
-  for (const cudaStream_t stream : seal_streams_) {
-    if (stream != nullptr) cudaStreamDestroy(stream);
   }
 }
 

@@ -28,6 +28,7 @@
 #include "sealring/device/cuda/group_state.h"
 #include "sealring/device/cuda/launch.h"
 #include "sealring/device/cuda/launch_chain.h"
+#include "sealring/device/cuda/lent_stream.h"
 #include "sealring/device/cuda/make_job.h"
 #include "sealring/device/cuda/window_wire.h"
 #include "sealring/device/cuda/wire.h"
@@ -56,7 +57,7 @@ class CudaGroup final : public DeviceGroup {
   void abort() noexcept override;
   DeviceGroupCounters counters() const override { return counters_; }
   std::string describe() const override;
-  Stream own_stream() const override { return Stream{seal_streams_[0]}; }
+  Stream own_stream() const override { return Stream{seal_streams_[0].get()}; }
 
   /// Tests: what lies behind the product's back.
   GroupState* state() const { return state_; }
@@ -113,11 +114,11 @@ class CudaGroup final : public DeviceGroup {
   WindowWire* windows_ = nullptr;     ///< the wire, where it has windows
   std::unique_ptr<FusedRank> fused_;  ///< null: every step is staged
   std::vector<std::unique_ptr<DeviceKeyRing>> to_, from_;
-  Memory open_memory_;                 ///< of the rings' opens, which follow one another
-  Memory landing_;                     ///< a slot a peer: opened, not yet summed
-  Memory sealed_from_, local_from_;    ///< a slot each: what is sealed, or taken as local, with its factor
-  std::vector<Memory> scratches_;      ///< the last is in use; captured graphs may hold the others
-  cudaStream_t seal_streams_[2] = {};  ///< of eager ops, of captured ones
+  Memory open_memory_;               ///< of the rings' opens, which follow one another
+  Memory landing_;                   ///< a slot a peer: opened, not yet summed
+  Memory sealed_from_, local_from_;  ///< a slot each: what is sealed, or taken as local, with its factor
+  std::vector<Memory> scratches_;    ///< the last is in use; captured graphs may hold the others
+  LentStream seal_streams_[2];       ///< of eager ops, of captured ones
   std::shared_ptr<const CopyStream> copies_;
   cudaEvent_t fork_ = nullptr, sealed_ = nullptr;
   std::shared_ptr<LaunchChain> chain_;

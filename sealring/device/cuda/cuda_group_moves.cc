@@ -91,7 +91,7 @@ Result<void> CudaGroup::exchange(std::span<const DeviceSend> sends, std::span<co
     SR_CHECK(recvs[i].dst == recvs[0].dst && recvs[i].elements == recvs[0].elements, "a sum of several");
   cudaStream_t seal_stream = stream_;
   if (step.rounds.size() > 1) {
-    seal_stream = seal_streams_[capture_ != 0 ? 1 : 0];
+    seal_stream = seal_streams_[capture_ != 0 ? 1 : 0].get();
     SR_TRY(checked(cudaEventRecord(fork_, stream_), "order"));
     SR_TRY(checked(cudaStreamWaitEvent(seal_stream, fork_, 0), "order"));
   }
@@ -114,7 +114,7 @@ void CudaGroup::count_fused(std::span<const DeviceSend> sends, std::span<const D
   const auto width = dtype_bytes(op_.dtype);
   const bool small = is_small(config_, op_.dtype, sends, recvs, fused_->small_bytes_max());
   const auto segments_of = [&](std::uint64_t bytes) {
-    const FusedCut cut = fused_cut(bytes, op_.dtype, world(), fused_->columns());
+    const FusedCut cut = fused_cut(bytes, world(), fused_->columns());
     return RecordLayout::of(bytes, small ? kSmallSegment : cut.segment_bytes).segments();
   };
   for (const DeviceSend& send : sends) {

@@ -28,12 +28,10 @@ __global__ void fused_prologue(FusedState* const state, const __grid_constant__ 
 #endif
   __shared__ StepStart start;
   const std::uint32_t thread = threadIdx.x;
-  const KeyState* const ring = thread < kFusedRings ? ring_of(step.peers, thread) : nullptr;
-  StateView now{};
-  if (ring != nullptr) now = view_of(*ring);
+  const RingStart found = take_ring(step, thread);
   if (thread == kLanes - 1) begin_step(*state, DeviceFabric::now_ns(), start);
   __syncthreads();
-  if (thread < kFusedRings) reserve_ring(*state, step, thread, now, start);
+  if (thread < kFusedRings) reserve_ring(*state, step, thread, found, start);
   __syncthreads();
   if (thread == 0) settle_step(*state, step, start);
 }
@@ -54,6 +52,8 @@ Result<std::vector<FusedEntry>> loaded_entries(unsigned device) {
   add_fused_many_any(list);
   add_fused_small_sums(list);
   add_fused_small_others(list);
+  add_fused_wide_sums(list);
+  add_fused_wide_replace(list);
   int shared_max = 0;
   SR_TRY(checked(
       cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
@@ -111,6 +111,11 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
   out->columns_ = columns;
   out->small_bytes_max_ = small_bytes_max;
   SR_TRY(out->entries_, loaded_entries(group.device));
+  int multiprocessors = 0;
+  SR_TRY(checked(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
+                                        static_cast<int>(group.device)),
+                 "query"));
+  out->wide_ = columns <= static_cast<std::uint32_t>(multiprocessors);
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(FusedState)), "fused state", sizeof(FusedState)));
   const auto state = std::make_unique<FusedState>();
   state->timeout_ns = wait_ns_of(group);
@@ -150,8 +155,10 @@ Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peer
 
 const FusedEntry* FusedRank::entry_for(const FusedJob& job) const {
   const FusedChoice choice = fused_choice(job);
+  const bool wide = wide_ && !choice.many && !choice.small;
   for (const FusedEntry& entry : entries_) {
-    if (entry.combine == choice.combine && (entry.links > 1) == choice.many && entry.small == choice.small)
+    if (entry.combine == choice.combine && (entry.links > 1) == choice.many && entry.small == choice.small &&
+        entry.wide == wide)
       return &entry;
   }
   return nullptr;

@@ -18,6 +18,7 @@ struct FusedEntry {
   CombineKind combine = CombineKind::any;
   std::uint32_t links = 1;  ///< records each way at most
   bool small = false;       ///< through lines
+  bool wide = false;        ///< of few columns: a block fills a multiprocessor
   unsigned threads = 0;
   unsigned blocks = 1;  ///< resident on a multiprocessor
   std::size_t shared_bytes = 0;
@@ -35,6 +36,8 @@ void add_fused_many_replace(std::vector<FusedEntry>& list);
 void add_fused_many_any(std::vector<FusedEntry>& list);
 void add_fused_small_sums(std::vector<FusedEntry>& list);
 void add_fused_small_others(std::vector<FusedEntry>& list);
+void add_fused_wide_sums(std::vector<FusedEntry>& list);
+void add_fused_wide_replace(std::vector<FusedEntry>& list);
 
 /// Steps follow one another in stream order, one at a time, in the same order on all ranks. Not thread-safe,
 /// but for verdict_so_far() and abort(). A failed rank stays failed. Its verdict and those of the key rings
@@ -96,6 +99,7 @@ class FusedRank {
   DeviceGroupConfig group_;
   std::uint32_t columns_ = 0;
   std::uint64_t small_bytes_max_ = 0;
+  bool wide_ = false;        ///< no more columns than multiprocessors
   bool overlapped_ = false;  ///< a kernel may begin while the one before it ends
   std::vector<FusedEntry> entries_;
   FusedState* state_ = nullptr;

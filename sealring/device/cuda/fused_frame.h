@@ -23,7 +23,7 @@ struct FusedFrame {
   KeyWords keys[kRings][kSlots];  ///< of all slots: read before it is known which one a record takes
   Link out[kLinks], in[kLinks];
   FusedGrant grants[kRings];
-  std::uint32_t status, column, failed, last;
+  std::uint32_t status, column;
 
   SR_HOST_DEVICE const KeyWords& out_key(std::uint32_t l) const { return keys[l][out[l].slot % kSlots]; }
   SR_HOST_DEVICE const KeyWords& in_key(std::uint32_t l) const {
@@ -137,22 +137,15 @@ struct FusedFrame {
         for (auto i = static_cast<std::size_t>(warp.thread(lane)); i < secrets; i += kThreads) words[i] = 0;
       });
     });
+    if (!block.any([&](int thread) { return thread == 0 && last_out(state.columns_out, columns); })) return;
+    const bool failed = block.any([&](int thread) { return thread == 0 && verdict_of(state) != 0; });
+    if (failed) poison_outputs<kThreads>(block, job, pattern);
     block.phase([&](Warp& warp) {
       if (warp.index() != 0) return;
       warp.step([&](int lane) {
-        if (lane != 0) return;
-        last = last_out(state.columns_out, columns) ? 1u : 0u;
-        failed = last != 0 ? verdict_of(state) : 0;
-      });
-    });
-    if (last == 0) return;
-    if (failed != 0) poison_outputs<kThreads>(block, job, pattern);
-    block.phase([&](Warp& warp) {
-      if (warp.index() != 0) return;
-      warp.step([&](int lane) {
-        if (failed != 0 && lane < static_cast<int>(kFusedRings))
+        if (failed && lane < static_cast<int>(kFusedRings))
           spread_verdict(state, job.peers, static_cast<std::uint32_t>(lane));
-        if (failed != 0 && lane == kLanes - 1) tell_group(state);
+        if (failed && lane == kLanes - 1) tell_group(state);
       });
       warp.step([&](int lane) {
         if (lane < kRings && has_ring(job, lane))

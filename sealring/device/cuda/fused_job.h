@@ -12,18 +12,25 @@
 
 namespace sealring::cuda {
 
+/// What a group's ranks must have alike.
+struct FusedTuning {
+  std::uint32_t columns_max = 1;
+  /// Up to this, records of two ranks go by lines (fused_small.h); at most kSmallBytesMax; 0: none does.
+  std::uint64_t small_bytes_max = 0;
+  /// Of records that go by slots; 0: as fused_cut() says.
+  std::uint32_t segment_bytes = 0;
+};
+
 namespace fused_internal {
 
 template <class Move>
-FusedLink link_of(const DeviceGroupConfig& group, const DeviceOp& op, std::uint32_t columns_max, bool small,
+FusedLink link_of(const DeviceGroupConfig& group, const DeviceOp& op, const FusedTuning& tuning, bool small,
                   const Move& move, RecordEnds ends) {
   const auto ranks = static_cast<std::uint32_t>(group.members.size());
   const std::uint64_t bytes = move.elements * dtype_bytes(op.dtype);
-  FusedCut cut = fused_cut(bytes, op.dtype, ranks, columns_max);
-  if (small) {
-    cut.segment_bytes = kSmallSegment;
-    cut.columns = std::min(RecordLayout::of(bytes, kSmallSegment).segments(), columns_max);
-  }
+  const std::uint32_t given = small ? kSmallSegment : tuning.segment_bytes;
+  const FusedCut cut =
+      given != 0 ? cut_into(bytes, given, tuning.columns_max) : fused_cut(bytes, ranks, tuning.columns_max);
   const RecordLayout layout = RecordLayout::of(bytes, cut.segment_bytes);
   FusedLink out;
   out.job = segment_job_of(group.suite, record_context_of(group, op, ends, move), layout, layout.segments());
@@ -66,13 +73,6 @@ inline const char* why_not(const DeviceGroupConfig& group, std::span<const Devic
 
 }  // namespace fused_internal
 
-/// What a group's ranks must have alike.
-struct FusedTuning {
-  std::uint32_t columns_max = 1;
-  /// Up to this, records of two ranks go by lines (fused_small.h); at most kSmallBytesMax; 0: none does.
-  std::uint64_t small_bytes_max = 0;
-};
-
 /// Whether a step goes by lines. Both ends decide this alike: the one's record out is the other's record in.
 inline bool is_small(const DeviceGroupConfig& group, DType dtype, std::span<const DeviceSend> sends,
                      std::span<const DeviceRecv> recvs, std::uint64_t small_bytes_max) {
@@ -103,7 +103,7 @@ inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const Devic
     const auto send = std::ranges::find(sends, peer, &DeviceSend::peer);
     if (send == sends.end()) continue;
     FusedLink& link = out.push[out.pushes++];
-    link = in::link_of(group, op, columns_max, small, *send, {group.rank, peer});
+    link = in::link_of(group, op, tuning, small, *send, {group.rank, peer});
     link.job.plaintext = send->data;
     link.job.wire = peers.theirs[link.peer];
   }
@@ -111,7 +111,7 @@ inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const Devic
     const auto recv = std::ranges::find(recvs, peer, &DeviceRecv::peer);
     if (recv == recvs.end()) continue;
     FusedLink& link = out.pull[out.pulls++];
-    link = in::link_of(group, op, columns_max, small, *recv, {peer, group.rank});
+    link = in::link_of(group, op, tuning, small, *recv, {peer, group.rank});
     link.job.wire = peers.mine[link.peer];
     CombineOp& combine = link.job.combine;
     combine.redop = recv->local == nullptr ? RedOp::none : op.redop;

@@ -130,6 +130,12 @@ void add_fused(std::vector<FusedEntry>& list) {
   list.push_back(fused_entry<FusedSingle<kCombine>>(kCombine));
 }
 template <CombineKind kCombine>
+void add_fused_wide(std::vector<FusedEntry>& list) {
+  FusedEntry entry = fused_entry<FusedWide<kCombine>>(kCombine);
+  entry.wide = true;
+  list.push_back(entry);
+}
+template <CombineKind kCombine>
 void add_fused_small(std::vector<FusedEntry>& list) {
   FusedEntry entry = fused_entry<FusedSmall<kCombine>>(kCombine);
   entry.small = true;

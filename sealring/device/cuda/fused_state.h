@@ -220,30 +220,51 @@ SR_HOST_DEVICE inline void begin_step(FusedState& state, std::uint64_t now_ns, S
   state.deadline_ns = now_ns + timeout_ns;
 }
 
-/// Of a step that has begun, one thread a ring: reserves the numbers of the ring's record. `now`: the ring as
-/// it was read before. A ring's verdict is this rank's too, also without a record. Of a step that has not
-/// begun: nothing more is sealed or opened under any key.
+/// A ring as its thread finds it, beside begin_step(): so the two exchanges wait for each other's words no
+/// more than the reads do.
+struct RingStart {
+  StateView now{};
+  bool taken = false;  ///< it has a record, and no other op holds it
+};
+SR_HOST_DEVICE inline const FusedReservation::Record& record_of(const FusedReservation& step,
+                                                                std::uint32_t thread) {
+  return (thread < kFusedRanksMax ? step.push : step.pull)[thread % kFusedRanksMax];
+}
+SR_HOST_DEVICE inline RingStart take_ring(const FusedReservation& step, std::uint32_t thread) {
+  RingStart out;
+  KeyState* const ring = thread < kFusedRings ? ring_of(step.peers, thread) : nullptr;
+  if (ring == nullptr) return out;
+  out.now = view_of(*ring);
+  out.taken = record_of(step, thread).segments != 0 && take_state(*ring);
+  return out;
+}
+
+/// Of a step that has begun, one thread a ring: reserves the numbers of the ring's record. A ring's verdict
+/// is this rank's too, also without a record. Of a step that has not begun: nothing more is sealed or opened
+/// under any key.
 SR_HOST_DEVICE inline void reserve_ring(FusedState& state, const FusedReservation& step, std::uint32_t thread,
-                                        const StateView& now, StepStart& start) {
+                                        const RingStart& found, StepStart& start) {
   KeyState* const ring = ring_of(step.peers, thread);
   start.rings[thread] = 0;
   if (ring == nullptr) return;
   if (start.begun == 0) {
     exchange_if(ring->verdict, 0, status_of(Code::seq_reuse_guard));
+    if (found.taken) store_fresh(ring->in_use, 0);
     return;
   }
   const bool out = thread < kFusedRanksMax;
   const std::uint32_t peer = thread % kFusedRanksMax;
-  const FusedReservation::Record& record = out ? step.push[peer] : step.pull[peer];
+  const FusedReservation::Record& record = record_of(step, thread);
   FusedGrant grant{};
-  start.rings[thread] = now.verdict;
+  grant.begun = found.taken ? 1 : 0;
+  start.rings[thread] = found.now.verdict;
   if (start.status == 0 && record.segments != 0) {
     OpRequest request;
     request.numbers = out ? Numbers::seal_next : Numbers::open_next;
     request.descriptor = step.descriptor;
     request.segments = record.segments;
     request.payload_bytes = record.bytes;
-    const OpDescriptor op = begin_op(*ring, now, request);
+    const OpDescriptor op = begin_op(*ring, found.now, found.taken, request);
     grant = FusedGrant{op.view, op.slot, op.holds, op.frees};
     start.rings[thread] = op.status;
   }

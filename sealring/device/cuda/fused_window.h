@@ -86,29 +86,43 @@ struct WindowShape {
   }
 };
 
-/// How a record is cut: a pure function of what both of its ends know. 8192 elements a segment (8-byte types
-/// 4096), less where a group's largest segment is, halved while columns have few of them: long segments cost
-/// less each, and many of them even out what the last one of a column leaves idle. `columns` share them:
-/// column c has the segments c, c + columns, ...
+/// How a record is cut: a pure function of what both of its ends know. `columns` share the segments: column c
+/// has the segments c, c + columns, ...
 struct FusedCut {
   std::uint32_t segment_bytes = 0;
   std::uint32_t columns = 0;
 };
-/// Halves of segments that a column has at least of that size, tuned on two H200 (docs/kernel-notes.md).
-constexpr std::uint64_t fused_half_segments(std::uint32_t segment_bytes) {
-  if (segment_bytes > 16 * 1024) return 12;
-  if (segment_bytes > 8 * 1024) return 8;
-  return segment_bytes > 4 * 1024 ? 4 : 1;
+inline FusedCut cut_into(std::uint64_t bytes, std::uint32_t segment_bytes, std::uint32_t columns_max) {
+  const std::uint64_t segments = RecordLayout::of(bytes, segment_bytes).segments();
+  return FusedCut{segment_bytes, static_cast<std::uint32_t>(std::min<std::uint64_t>(segments, columns_max))};
 }
-inline FusedCut fused_cut(std::uint64_t bytes, DType dtype, std::uint32_t ranks, std::uint32_t columns_max) {
-  FusedCut out;
-  out.segment_bytes = std::min(8192 * dtype_bytes(dtype), fused_segment_max(ranks));
-  while (out.segment_bytes > kFusedSegmentMin &&
-         2 * bytes < fused_half_segments(out.segment_bytes) * columns_max * out.segment_bytes)
-    out.segment_bytes /= 2;
-  const std::uint64_t segments = RecordLayout::of(bytes, out.segment_bytes).segments();
-  out.columns = static_cast<std::uint32_t>(std::min<std::uint64_t>(segments, columns_max));
-  return out;
+/// What the workers of a block take up at once; a segment is a whole number of it, or one that is not full.
+inline constexpr std::uint32_t kFusedStep = 8 * 1024;
+
+/// The time of a column that has so many segments of `steps` * kFusedStep bytes, in units that compare: a
+/// turn costs a constant and its steps, and most of a turn passes before the first segment is opened. Fitted
+/// to two H200 (docs/kernel-notes.md).
+constexpr std::uint64_t fused_cost(std::uint64_t segments, std::uint32_t steps) {
+  return (4 * segments + 3) * (1 + 2 * std::uint64_t{steps});
+}
+/// Long segments cost less a byte, and short ones leave less idle at the start and where the last turn is not
+/// every column's: the cheapest size is taken. Where columns have less than two steps each, they get a
+/// segment or two of a part of one.
+inline FusedCut fused_cut(std::uint64_t bytes, std::uint32_t ranks, std::uint32_t columns_max) {
+  std::uint32_t segment_bytes = kFusedStep / 2;
+  if (bytes >= 2ull * kFusedStep * columns_max) {
+    std::uint64_t least = ~0ull;
+    for (std::uint32_t steps = fused_segment_max(ranks) / kFusedStep; steps > 0; --steps) {
+      const std::uint64_t column = std::uint64_t{columns_max} * steps * kFusedStep;
+      const std::uint64_t cost = fused_cost((bytes + column - 1) / column, steps);
+      if (cost >= least) continue;
+      least = cost;
+      segment_bytes = steps * kFusedStep;
+    }
+  } else if (2 * bytes < std::uint64_t{columns_max} * kFusedStep / 2) {
+    segment_bytes = kFusedSegmentMin;
+  }
+  return cut_into(bytes, segment_bytes, columns_max);
 }
 
 // Of two ranks, behind the words: places for the segments of small steps, in lines; see fused_small.h.
@@ -116,7 +130,13 @@ inline constexpr std::uint32_t kSmallBytesMax = 64 * 1024;
 inline constexpr std::uint32_t kSmallSegment = 2 * 1024;
 inline constexpr std::uint32_t kSmallPlaces = kSmallBytesMax / kSmallSegment;
 inline constexpr std::uint32_t kLineBytes = 16, kLinePayload = 12;
-inline constexpr std::uint32_t kSmallLines = (kSmallSegment + kTagBytes + kLinePayload - 1) / kLinePayload;
+/// Of so many bytes.
+SR_HOST_DEVICE constexpr std::uint32_t lines_of(std::uint32_t bytes) {
+  return (bytes + kLinePayload - 1) / kLinePayload;
+}
+/// Of a segment: those of its ciphertext, then those of its tag.
+inline constexpr std::uint32_t kSmallTagLines = lines_of(kTagBytes);
+inline constexpr std::uint32_t kSmallLines = lines_of(kSmallSegment) + kSmallTagLines;
 inline constexpr std::uint64_t kSmallRegionBytes = 2ull * kSmallPlaces * kSmallLines * kLineBytes;
 /// The first line of a place's buffer in a region.
 SR_HOST_DEVICE constexpr std::uint64_t small_offset(const WindowShape& shape, std::uint32_t place,

@@ -168,21 +168,26 @@ SR_HOST_DEVICE inline std::uint32_t reserve(KeyState& state, StateView& now, con
 
 }  // namespace key_state_internal
 
+/// Takes a state for an op that reserves numbers; true: no other op holds it.
+SR_HOST_DEVICE inline bool take_state(KeyState& state) { return exchange_if(state.in_use, 0, 1) == 0; }
+
 /// The prologue: one thread, in stream order before the op's kernel. On any refusal the op seals nothing.
-/// `now`: the state as it was read behind the op before. Gives what the op's blocks find in its descriptor.
-SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, StateView now, const OpRequest& request) {
+/// `now`: the state as it was read behind the op before. `taken`: by take_state(), where numbers are
+/// reserved. Gives what the op's blocks find in its descriptor.
+SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, StateView now, bool taken,
+                                            const OpRequest& request) {
   OpDescriptor op{};
   op.status = now.verdict;
+  op.holds = taken ? 1 : 0;
   if (op.status != 0) {
     // Nothing more is sealed.
   } else if (request.numbers == Numbers::open_at) {
     op.status = now.live(request.epoch) ? 0 : status_of(Code::key_limit);
     op.view = OpView{request.epoch, request.first_number, request.seq};
     op.slot = request.epoch % kSlots;
-  } else if (exchange_if(state.in_use, 0, 1) != 0) {
+  } else if (!taken) {
     op.status = status_of(Code::seq_reuse_guard);
   } else {
-    op.holds = 1;
     op.status = key_state_internal::reserve(state, now, request, op);
   }
   OpDescriptor& at = state.descriptors[request.descriptor % kDescriptors];
@@ -201,7 +206,9 @@ SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, StateView now, cons
   return op;
 }
 SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, const OpRequest& request) {
-  return begin_op(state, view_of(state), request);
+  const StateView now = view_of(state);
+  const bool reserves = request.numbers != Numbers::open_at && now.verdict == 0;
+  return begin_op(state, now, reserves && take_state(state), request);
 }
 
 /// What the op's last block does when everybody else is out, but for the poisoning: it stores, and reads

@@ -13,6 +13,7 @@
 #include "sealring/base/process_mark.h"
 #include "sealring/base/secret.h"
 #include "sealring/crypto/kdf.h"
+#include "sealring/device/cuda/copy_stream.h"
 #include "sealring/device/cuda/errors.h"
 #include "sealring/device/cuda/mapped_memory.h"
 #include "sealring/transport/descriptor_exchange.h"
@@ -74,15 +75,11 @@ Result<void> check_reach(unsigned device, const DeviceName& of_peer) {
   return {};
 }
 
-/// On a stream of its own: whatever else runs on the device is not waited for.
-Result<void> zero(std::byte* data, std::uint64_t bytes) {
-  cudaStream_t stream = nullptr;
-  SR_TRY(checked(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "window stream"));
-  const cudaError_t enqueued = cudaMemsetAsync(data, 0, bytes, stream);
-  const cudaError_t ended = cudaStreamSynchronize(stream);
-  cudaStreamDestroy(stream);
-  SR_TRY(checked(enqueued, "window clearing"));
-  return checked(ended, "window clearing");
+/// Whatever else runs on the device is not waited for.
+Result<void> zero(unsigned device, std::byte* data, std::uint64_t bytes) {
+  SR_TRY(const auto copies, CopyStream::of(device));
+  SR_TRY(checked(cudaMemsetAsync(data, 0, bytes, copies->stream()), "window clearing"));
+  return checked(cudaStreamSynchronize(copies->stream()), "window clearing");
 }
 
 Result<void> check_size(std::uint64_t offered, std::uint64_t bytes) {
@@ -121,7 +118,7 @@ class LocalWindow final : public Window {
   }
   Result<void> allocate() {
     SR_TRY(checked(cudaMalloc(&data_, bytes_), "window allocation", bytes_));
-    return zero(data_, bytes_);
+    return zero(device_, data_, bytes_);
   }
   std::byte* data() const override { return data_; }
   std::uint64_t bytes() const override { return bytes_; }
@@ -186,7 +183,7 @@ class IpcWindow final : public Window {
       : device_(device), bytes_(bytes), me_(me), world_(world) {}
   Result<void> allocate() {
     SR_TRY(memory_, MappedMemory::make(device_, bytes_));
-    return zero(memory_.data(), memory_.mapped_bytes());
+    return zero(device_, memory_.data(), memory_.mapped_bytes());
   }
   std::byte* data() const override { return memory_.data(); }
   std::uint64_t bytes() const override { return bytes_; }
