@@ -73,7 +73,9 @@ Result<void> CudaGroup::set_up(DeviceGroupKeys keys) {
       "query"));
   multiprocessors_ = static_cast<unsigned>(value);
   SR_TRY(copies_, CopyStream::of(config_.device));
-  for (LentStream& stream : seal_streams_) SR_TRY(stream, LentStream::of(config_.device));
+  for (LentStream& stream : seal_streams_) {
+    SR_TRY(stream, LentStream::of(config_.device));
+  }
   for (cudaEvent_t* const event : {&fork_, &sealed_})
     SR_TRY(checked(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "event"));
   SR_TRY(checked(cudaMalloc(&state_, sizeof(GroupState)), "group state", sizeof(GroupState)));
