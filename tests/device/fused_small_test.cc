@@ -82,8 +82,7 @@ TEST(FusedSmall, EveryLineIsUsedOnceAndHoldsTheStandardRecord) {
   std::vector<std::uint32_t> wanted(world.windows[0]->span().size());
   for (std::uint32_t k = 0; k < layout.segments(); ++k) {
     const std::uint64_t at = small_offset(world.region(), k, 0);
-    const std::uint32_t lines = lines_of(layout.payload_of(k)) + kSmallTagLines;
-    std::fill_n(wanted.begin() + static_cast<long>(at), lines * kLineBytes, 1u);
+    std::fill_n(wanted.begin() + static_cast<long>(at), small_lines(layout.payload_of(k)) * kLineBytes, 1u);
   }
   for (std::uint32_t to = 0; to < 2; ++to) {
     EXPECT_TRUE(world.reads[to].counts == wanted);
@@ -110,21 +109,16 @@ TEST(FusedSmall, EveryLineIsUsedOnceAndHoldsTheStandardRecord) {
       r.elements = kElements;
       r.element_offset = layout.payload_offset(k);
       r.group_size = 2;
-      // The lines of the ciphertext, then those of the tag; behind either nothing of the block's memory.
-      const std::uint32_t first_of_tag = lines_of(r.payload_bytes);
-      const auto bytes_of = [&](std::uint32_t first, std::uint32_t bytes) {
-        Bytes out;
-        for (std::uint32_t line = first; line < first + lines_of(bytes); ++line) {
-          const std::byte* const at = world.line_at(to, k, 0, line);
-          out.insert(out.end(), at, at + kLinePayload);
-        }
-        EXPECT_TRUE(
-            std::all_of(out.begin() + bytes, out.end(), [](std::byte b) { return b == std::byte{0}; }));
-        return out;
-      };
-      const Bytes wire = bytes_of(0, r.payload_bytes), tag_lines = bytes_of(first_of_tag, kTagBytes);
+      Bytes wire;
+      for (std::uint32_t line = 0; line < small_lines(r.payload_bytes); ++line) {
+        const std::byte* const at = world.line_at(to, k, 0, line);
+        wire.insert(wire.end(), at, at + kLinePayload);
+      }
+      // Behind the tag nothing of the block's memory.
+      EXPECT_TRUE(std::all_of(wire.begin() + static_cast<long>(r.payload_bytes + kTagBytes), wire.end(),
+                              [](std::byte b) { return b == std::byte{0}; }));
       Tag tag;
-      std::memcpy(tag.data(), tag_lines.data(), tag.size());
+      std::memcpy(tag.data(), wire.data() + r.payload_bytes, tag.size());
       Bytes plain(r.payload_bytes);
       const Aad aad = aad_of(r);
       ASSERT_TRUE(aead.open(nonce_of(iv, k), std::as_bytes(std::span(aad)),
@@ -165,13 +159,13 @@ void expect_failure(std::set<Code> codes, const std::function<bool(SmallWorld&, 
 }
 
 TEST(FusedSmallHostile, AFlippedBitIsADataTag) {
-  constexpr std::uint32_t kTag = kSmallLines - kSmallTagLines;  // its second line has one word
-  for (const auto& [line, word] : std::vector<std::pair<std::uint32_t, int>>{
-           {0, 0}, {0, 2}, {100, 0}, {100, 2}, {kTag, 0}, {kTag, 2}, {kTag + 1, 0}}) {
-    expect_failure({Code::data_tag}, [&](SmallWorld& world, std::byte* at, Chunk& sent) {
-      if (at == world.line_at(1, 4, 2, line)) sent.words[word] ^= 1u << 31;
-      return true;
-    });
+  for (const std::uint32_t line : {0u, 100u, kSmallLines - 1}) {  // of the payload, of the tag
+    for (const std::uint32_t word : {0u, 2u}) {
+      expect_failure({Code::data_tag}, [=](SmallWorld& world, std::byte* at, Chunk& sent) {
+        if (at == world.line_at(1, 4, 2, line)) sent.words[word] ^= 1u << 31;
+        return true;
+      });
+    }
   }
 }
 

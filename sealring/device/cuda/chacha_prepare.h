@@ -93,86 +93,46 @@ SR_HOST_DEVICE inline void prepare_segment(const KeyWords& key, const OpView& op
   out.stride[0] = multiplier_of(far);
 }
 
-/// Powers of r on the way to a SegmentPrep<1>: r^1 .. r^8, r^0, r^8, .. r^32, r^64, r^96, r^128.
-struct PreparedPowers {
-  static constexpr int kHigh = 8, kFar = 13, kCount = 16;
-  poly1305::Number of[kCount];
-};
-/// What lane `lane` multiplies in step `step`, and where the product belongs: places in PreparedPowers. A
-/// step takes products of the steps before alone.
-struct PowerStep {
-  std::uint8_t left, right, product;
-};
-inline constexpr int kPowerSteps = 7, kPowerLanes = 4;
-inline constexpr PowerStep kNoPower{0, 0, 0xFF};
-namespace chacha_prepare_internal {
-
-/// A word, because a table would lie in a thread's local memory: 16 bits a lane.
-constexpr std::uint64_t packed(PowerStep a, PowerStep b = kNoPower, PowerStep c = kNoPower,
-                               PowerStep d = kNoPower) {
-  std::uint64_t out = 0;
-  for (const PowerStep& lane : {d, c, b, a})
-    out = out << 16 | lane.left | std::uint64_t{lane.right} << 4 | std::uint64_t{lane.product} << 8;
-  return out;
-}
-SR_HOST_DEVICE constexpr std::uint64_t power_word(int step) {
-  switch (step) {
-    case 0:
-      return packed({0, 0, 1});
-    case 1:
-      return packed({1, 0, 2}, {1, 1, 3});
-    case 2:
-      return packed({3, 0, 4}, {3, 1, 5}, {3, 2, 6}, {3, 3, 7});
-    case 3:
-      return packed({7, 7, 10});
-    case 4:
-      return packed({10, 7, 11}, {10, 10, 12});
-    case 5:
-      return packed({12, 12, 13});
-    default:
-      return packed({13, 12, 14}, {13, 13, 15});
-  }
-}
-
-}  // namespace chacha_prepare_internal
-SR_HOST_DEVICE constexpr PowerStep power_step(int step, int lane) {
-  const auto bits =
-      static_cast<std::uint32_t>(chacha_prepare_internal::power_word(step) >> (16 * lane)) & 0xFFFFu;
-  return PowerStep{static_cast<std::uint8_t>(bits & 15u), static_cast<std::uint8_t>(bits >> 4 & 15u),
-                   static_cast<std::uint8_t>(bits >> 8)};
-}
-
 /// The same for a segment that nothing else can be done for meanwhile, by all lanes of `warp`: products that
-/// do not wait for each other in one step, seven one after the other instead of nineteen; and one product's
-/// code for all of them, since code that runs once costs more to fetch than to run.
+/// do not wait for each other in one step, seven one after the other instead of nineteen.
 template <class Warp>
 SR_HOST_DEVICE inline void prepare_alone(Warp& warp, const KeyWords& key, const OpView& op, std::uint32_t k,
-                                         PreparedPowers& powers, SegmentPrep<1>& out) {
+                                         SegmentPrep<1>& out) {
+  using poly1305::multiply;
+  using poly1305::Number;
   const NonceWords nonce = nonce_words(key, op.first_number + k);
   warp.step([&](int lane) {
     if (lane != 0) return;
-    const chacha20::Block once = chacha20::keystream<1>(key.key, nonce.words, 0);  // [RFC 8439 §2.6]
-    powers.of[0] = poly1305::clamped_r(once.words[0], once.words[1], once.words[2], once.words[3]);
+    const chacha20::Block once = chacha20::keystream(key.key, nonce.words, 0);  // [RFC 8439 §2.6]
+    out.low[0] = poly1305::clamped_r(once.words[0], once.words[1], once.words[2], once.words[3]);
     for (int i = 0; i < 4; ++i) out.s[i] = once.words[4 + i];
+    out.worker[0] = out.high[0] = poly1305::one();
   });
-#pragma unroll 1
-  for (int step = 0; step < kPowerSteps; ++step) {
-    warp.step([&](int lane) {
-      if (lane >= kPowerLanes) return;
-      const PowerStep at = power_step(step, lane);
-      if (at.product < PreparedPowers::kCount)
-        powers.of[at.product] = poly1305::multiply(powers.of[at.left], powers.of[at.right]);
-    });
-  }
   warp.step([&](int lane) {
-    if (lane < 8) out.low[lane] = powers.of[lane];
-    if (lane < 5)
-      out.high[lane] = lane == 0   ? poly1305::one()
-                       : lane == 1 ? powers.of[7]
-                                   : powers.of[PreparedPowers::kHigh + lane];
-    if (lane == 5) out.worker[0] = poly1305::one();
-    // r^128, r^96, r^64, r^32
-    if (lane < 4) out.stride[lane] = multiplier_of(powers.of[PreparedPowers::kFar + 2 - lane]);
+    if (lane == 0) out.low[1] = multiply(out.low[0], out.low[0]);
+  });
+  warp.step([&](int lane) {
+    if (lane < 2) out.low[2 + lane] = multiply(out.low[1], out.low[lane]);
+  });
+  warp.step([&](int lane) {
+    if (lane < 4) out.low[4 + lane] = multiply(out.low[3], out.low[lane]);
+  });
+  warp.step([&](int lane) {
+    if (lane == 0) out.high[2] = multiply(out.low[7], out.low[7]);
+    if (lane == 1) out.high[1] = out.low[7];
+  });
+  warp.step([&](int lane) {
+    if (lane < 2) out.high[3 + lane] = multiply(out.high[2], lane == 0 ? out.low[7] : out.high[2]);
+  });
+  warp.step([&](int lane) {
+    if (lane == 0) out.stride[2] = multiplier_of(multiply(out.high[4], out.high[4]));
+    if (lane == 1) out.stride[3] = multiplier_of(out.high[4]);
+  });
+  warp.step([&](int lane) {
+    if (lane >= 2) return;
+    Number far;  // r^64
+    for (int i = 0; i < 5; ++i) far.limb[i] = out.stride[2].limb[i];
+    out.stride[lane] = multiplier_of(multiply(far, lane == 0 ? far : out.high[4]));
   });
 }
 

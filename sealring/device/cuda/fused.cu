@@ -115,7 +115,8 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
   SR_TRY(checked(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
                                         static_cast<int>(group.device)),
                  "query"));
-  out->wide_ = columns <= static_cast<std::uint32_t>(multiprocessors);
+  // Ranks that share a device must all have room for a block.
+  out->wide_ = group.wire != DeviceWireKind::local && columns <= static_cast<std::uint32_t>(multiprocessors);
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(FusedState)), "fused state", sizeof(FusedState)));
   const auto state = std::make_unique<FusedState>();
   state->timeout_ns = wait_ns_of(group);

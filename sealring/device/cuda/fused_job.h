@@ -122,12 +122,7 @@ inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const Devic
     if (combine.received_first) ++out.own_place;
   }
   out.stride = std::max({1u, out.pushes, out.pulls});
-  std::uint32_t share = 0;
-  for (std::uint32_t i = 0; i < out.pushes; ++i)
-    share = std::max(share, share_of(out.push[i].job.segments, out.push[i].columns, 0));
-  for (std::uint32_t i = 0; i < out.pulls; ++i)
-    share = std::max(share, share_of(out.pull[i].job.segments, out.pull[i].columns, 0));
-  out.lag_segments = lag_of(out.stride, share);
+  out.lag_segments = lag_of(out.stride);
   out.ordered = out.pulls > 1 && out.pull[0].job.combine.redop != RedOp::none ? 1 : 0;
   return out;
 }

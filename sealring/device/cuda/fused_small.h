@@ -1,9 +1,8 @@
 // The body of a small fused step of two ranks: one record each way, of the same length, at most 64 KiB.
 //
 // No slots, flags, credits or fences. A segment (2 KiB at most) has a place in the window, cut into LINES of
-// 16 bytes: 12 bytes of ciphertext, or then of the tag, and a number. A line is stored and loaded at once, so
-// the load that finds the number it waits for has the line's bytes, too, and is the one read of them
-// [protocol E.1].
+// 16 bytes: 12 bytes of ciphertext||tag, and a number. A line is stored and loaded at once, so the load that
+// finds the number it waits for has the line's bytes, too, and is the one read of them [protocol E.1].
 // Numbers count the small steps that have used a place, in private memory and alike on both ranks; a line
 // carries the low 32 bits of its count + 1. It is a hint as every word of a window is: another number costs
 // waiting, forged lines are a tag that is not accepted. [protocol E.3]
@@ -15,11 +14,10 @@
 // A block has a segment at a time, both ways. Phases of a segment:
 //
 // 1. two warps compute the keystreams, two others the one-time keys and powers of r; none has waited for the
-//    peer. Ciphertext without a broken row leaves at once: it needs no key but the stream's.
+//    peer.
 //
-// 2. one warp makes the tag (of a segment with a broken row: the ciphertext, too) in the block's memory and
-//    sends what is left; another collects the peer's ciphertext in the block's memory and decrypts it there,
-//    and then collects and checks the tag.
+// 2. one warp seals into the block's memory and sends the lines; another collects the peer's lines in the
+//    block's memory, decrypts and checks the tag there.
 //
 // 3. what was accepted goes into the output. So input and output may be the same memory.
 #pragma once
@@ -31,9 +29,15 @@
 
 namespace sealring::cuda {
 
+/// Lines of a segment: ciphertext||tag in pieces of 12 bytes.
+SR_HOST_DEVICE constexpr std::uint32_t small_lines(std::uint32_t payload_bytes) {
+  return (payload_bytes + static_cast<std::uint32_t>(kTagBytes) + kLinePayload - 1) / kLinePayload;
+}
+static_assert(small_lines(kSmallSegment) == kSmallLines);
+
 template <Direction kDirection, CombineKind kCombine>
 struct SmallHalf : ChachaConfig<kDirection, 1, 1, kDirection == Direction::open ? kSmallSegment : 0, kCombine,
-                                kDirection == Direction::open ? 1 : 2, 1> {
+                                kDirection == Direction::open ? 1 : 2> {
   static constexpr int kBatch = 1;
   static constexpr int kPrepared = 1;
 };
@@ -70,13 +74,11 @@ struct FusedSmall {
   using Job = FusedStep<1>;
   using Seal = ChachaBody<SmallHalf<Direction::seal, CombineKind::replace>>;
   using Open = ChachaBody<SmallHalf<Direction::open, kCombine>>;
-  /// Chunks of ciphertext||tag, and what the last line of either has beside it.
-  static constexpr std::uint32_t kStaged = (kSmallSegment + kTagBytes + kLinePayload) / 16 + 1;
+  static constexpr std::uint32_t kStaged = kSmallLines * kLinePayload / 16;  ///< chunks of ciphertext||tag
 
   struct Shared {
     typename Seal::Shared seal;
     typename Open::Shared open;
-    PreparedPowers powers[2];  ///< of seal, of open
     FusedFrame<1> frame;
     // Jobs whose wire is here.
     SegmentJob push, pull;
@@ -117,57 +119,46 @@ struct FusedSmall {
     warp.step([&](int lane) { Half::stream_tile(warp, key, nonce, segment, 0, lane, stream); });
   }
 
-  /// Where a segment's lines lie, in a window's region.
-  template <class W>
-  SR_HOST_DEVICE static std::uint64_t lines_at(const W& work, std::uint32_t k) {
-    return small_offset(work.job.shape, k % kSmallPlaces, work.shared.ticket);
-  }
-
-  /// Sends `bytes` of the block's memory from `from` on, beginning with the segment's line `first`.
   template <class Warp, class W>
-  SR_HOST_DEVICE static void send(Warp& warp, W& work, std::uint32_t k, std::uint32_t from,
-                                  std::uint32_t bytes, std::uint32_t first) {
+  SR_HOST_DEVICE static void send(Warp& warp, W& work, std::uint32_t i) {
     Shared& shared = work.shared;
-    std::byte* const lines =
-        work.job.peers.theirs[work.job.push[0].peer] + lines_at(work, k) + first * kLineBytes;
+    const auto segment = work.pushed(i);
+    const std::uint64_t ticket = shared.ticket;
+    std::byte* const lines = work.job.peers.theirs[work.job.push[0].peer] +
+                             small_offset(work.job.shape, segment.k % kSmallPlaces, ticket);
+    const std::uint32_t bytes = segment.place.payload_bytes + static_cast<std::uint32_t>(kTagBytes);
+    const std::uint32_t count = small_lines(segment.place.payload_bytes);
     const auto* const words = reinterpret_cast<const std::uint32_t*>(shared.out);
     warp.step([&](int lane) {
-      for (auto line = static_cast<std::uint32_t>(lane); line < lines_of(bytes); line += kLanes) {
-        const std::uint32_t at = from + line * kLinePayload, left = bytes - line * kLinePayload;
-        Chunk out = truncated(words_at(words, at), left < kLinePayload ? left : kLinePayload);
-        out.words[3] = static_cast<std::uint32_t>(shared.ticket + 1);
+      for (auto line = static_cast<std::uint32_t>(lane); line < count; line += kLanes) {
+        const std::uint32_t left = bytes - line * kLinePayload;
+        Chunk out = truncated(Chunk{{words[3 * line], words[3 * line + 1], words[3 * line + 2], 0}},
+                              left < kLinePayload ? left : kLinePayload);
+        out.words[3] = static_cast<std::uint32_t>(ticket + 1);
         work.fabric.send_line(lines + line * kLineBytes, out);
       }
     });
   }
-  /// Three words from byte `at` on.
-  SR_HOST_DEVICE static Chunk words_at(const std::uint32_t* words, std::uint32_t at) {
-    const std::uint32_t word = at / 4, bits = at % 4 * 8;
-    Chunk out{};
-    for (std::uint32_t i = 0; i < 3; ++i)
-      out.words[i] = bits == 0 ? words[word + i] : funnel_right(words[word + i], words[word + i + 1], bits);
-    return out;
-  }
 
-  /// Waits for `bytes` from the segment's line `first` on, into the block's memory at `to`; true: they are
-  /// there.
+  /// All lines of the peer's segment; true: they are in shared.in.
   template <class Warp, class W>
-  SR_HOST_DEVICE static bool collect(Warp& warp, W& work, std::uint32_t k, std::uint32_t to,
-                                     std::uint32_t bytes, std::uint32_t first) {
+  SR_HOST_DEVICE static bool collect(Warp& warp, W& work, std::uint32_t i) {
     Shared& shared = work.shared;
+    const auto segment = work.pulled(i);
+    const std::uint64_t ticket = shared.ticket;
     const std::byte* const mine = work.job.peers.mine[work.job.pull[0].peer];
-    const std::byte* const lines = mine + lines_at(work, k) + first * kLineBytes;
+    const std::byte* const lines = mine + small_offset(work.job.shape, segment.k % kSmallPlaces, ticket);
     const std::byte* const poison_word = mine + work.job.shape.flag_offset(shared.frame.column, 0);
-    auto* const into = reinterpret_cast<std::byte*>(shared.in) + to;
+    const std::uint32_t count = small_lines(segment.place.payload_bytes);
+    auto* const words = reinterpret_cast<std::uint32_t*>(shared.in);
     typename Warp::template Lanes<std::uint32_t> codes;
     warp.step([&](int lane) {
       codes[lane] = 0;
-      for (auto line = static_cast<std::uint32_t>(lane); line < lines_of(bytes) && codes[lane] == 0;
-           line += kLanes) {
+      for (auto line = static_cast<std::uint32_t>(lane); line < count && codes[lane] == 0; line += kLanes) {
         Chunk found{};
-        codes[lane] = work.fabric.wait_line(
-            lines + line * kLineBytes, static_cast<std::uint32_t>(shared.ticket + 1), poison_word, found);
-        put_words(into + line * kLinePayload, found, bytes - line * kLinePayload);
+        codes[lane] = work.fabric.wait_line(lines + line * kLineBytes, static_cast<std::uint32_t>(ticket + 1),
+                                            poison_word, found);
+        for (std::uint32_t w = 0; w < 3; ++w) words[3 * line + w] = found.words[w];
       }
       if (codes[lane] == 0) return;
       shared.stop = codes[lane];  // any of them
@@ -175,59 +166,15 @@ struct FusedSmall {
     });
     return !warp.any(codes);
   }
-  /// A line's bytes, `left` at most.
-  SR_HOST_DEVICE static void put_words(std::byte* to, const Chunk& line, std::uint32_t left) {
-    if (left >= kLinePayload && reinterpret_cast<std::uintptr_t>(to) % 4 == 0) {
-      for (std::uint32_t w = 0; w < 3; ++w) reinterpret_cast<std::uint32_t*>(to)[w] = line.words[w];
-    } else {
-      store_bytes(to, line, left < kLinePayload ? left : kLinePayload);
-    }
-  }
-
-  /// Ciphertext can leave before there is a tag.
-  template <class Segment>
-  SR_HOST_DEVICE static bool leaves_early(const Segment& segment) {
-    return segment.shape.tail_bytes == 0;
-  }
-  /// Of a segment that leaves early: its ciphertext, with the stream that is there.
-  template <class Warp, class W, class Segment>
-  SR_HOST_DEVICE static void encrypt(Warp& warp, W& work, const Segment& segment) {
-    Shared& shared = work.shared;
-    const std::byte* const from = shared.push.plaintext + segment.place.payload;
-    const ConstUserMemory memory{shared.push.plaintext, payload_bytes_of(shared.push)};
-    const Chunk* const stream = Seal::transposed(shared.seal, segment, 0, 0);
-    warp.step([&](int lane) {
-      for (int c = 0; c < 4; ++c) {
-        const int at = Seal::chunk_of(segment, 0, lane, c);
-        if (segment.shape.tiles == 0 || at < 0) continue;
-        shared.out[at] = load_any(memory, from + 16 * at) ^ stream[Seal::coalesced_slot(lane, c)];
-      }
-    });
-  }
-
-  template <class Warp, class W>
-  SR_HOST_DEVICE static void seal_and_send(Warp& warp, W& work, std::uint32_t i) {
-    Shared& shared = work.shared;
-    SmallWorker<Warp> worker(warp);
-    const auto segment = work.pushed(i);
-    const std::uint32_t bytes = segment.place.payload_bytes;
-    Seal::cipher_segment(worker, shared.seal, shared.push, shared.frame.out[0].view, shared.frame.out_key(0),
-                         work.column(), segment, true);
-    Seal::finish_segment(worker, shared.seal, shared.push, segment);
-    if (!leaves_early(segment)) send(warp, work, segment.k, 0, bytes, 0);
-    send(warp, work, segment.k, bytes, kTagBytes, lines_of(bytes));
-  }
 
   template <class Warp, class W>
   SR_HOST_DEVICE static void collect_and_open(Warp& warp, W& work, std::uint32_t i) {
     Shared& shared = work.shared;
+    if (!collect(warp, work, i)) return;
     SmallWorker<Warp> worker(warp);
     const auto segment = work.pulled(i);
-    const std::uint32_t bytes = segment.place.payload_bytes;
-    if (!collect(warp, work, segment.k, 0, bytes, 0)) return;
     Open::cipher_segment(worker, shared.open, shared.pull, shared.frame.in[0].view, shared.frame.in_key(0),
                          work.column(), segment, true);
-    if (!collect(warp, work, segment.k, bytes, kTagBytes, lines_of(bytes))) return;
     Open::finish_segment(worker, shared.open, shared.pull, segment);
     warp.step([&](int lane) {
       if (lane != 0 || shared.open.bad.refused == 0) return;
@@ -262,26 +209,25 @@ struct FusedSmall {
           if (lane == 0) shared.ticket = work.state.small_tickets[pushed.k % kSmallPlaces];
         });
         stream<Seal>(warp, shared.seal, frame.out_key(0), frame.out[0].view, pushed);
-        if (leaves_early(pushed)) {
-          encrypt(warp, work, pushed);
-          send(warp, work, pushed.k, 0, pushed.place.payload_bytes, 0);
-        }
       } else if (index == kOpener) {
         if constexpr (kCombine != CombineKind::replace)
           fetch(warp, shared.pull.combine.local + pulled.place.payload, pulled.place.payload_bytes);
         stream<Open>(warp, shared.open, frame.in_key(0), frame.in[0].view, pulled);
       } else if (index == kSealPreparer) {
-        prepare_alone(warp, frame.out_key(0), frame.out[0].view, pushed.k, shared.powers[0],
-                      Seal::prep_of(shared.seal, 0));
+        prepare_alone(warp, frame.out_key(0), frame.out[0].view, pushed.k, Seal::prep_of(shared.seal, 0));
       } else {
-        prepare_alone(warp, frame.in_key(0), frame.in[0].view, pulled.k, shared.powers[1],
-                      Open::prep_of(shared.open, 0));
+        prepare_alone(warp, frame.in_key(0), frame.in[0].view, pulled.k, Open::prep_of(shared.open, 0));
       }
     });
     block.phase([&](Warp& warp) {
       const int index = warp.index();
       if (index == kSealer) {
-        seal_and_send(warp, work, i);
+        SmallWorker<Warp> worker(warp);
+        const auto segment = work.pushed(i);
+        Seal::cipher_segment(worker, shared.seal, shared.push, frame.out[0].view, frame.out_key(0),
+                             work.column(), segment, true);
+        Seal::finish_segment(worker, shared.seal, shared.push, segment);
+        send(warp, work, i);
       } else if (index == kOpener) {
         collect_and_open(warp, work, i);
       }

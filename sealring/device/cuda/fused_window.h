@@ -130,13 +130,7 @@ inline constexpr std::uint32_t kSmallBytesMax = 64 * 1024;
 inline constexpr std::uint32_t kSmallSegment = 2 * 1024;
 inline constexpr std::uint32_t kSmallPlaces = kSmallBytesMax / kSmallSegment;
 inline constexpr std::uint32_t kLineBytes = 16, kLinePayload = 12;
-/// Of so many bytes.
-SR_HOST_DEVICE constexpr std::uint32_t lines_of(std::uint32_t bytes) {
-  return (bytes + kLinePayload - 1) / kLinePayload;
-}
-/// Of a segment: those of its ciphertext, then those of its tag.
-inline constexpr std::uint32_t kSmallTagLines = lines_of(kTagBytes);
-inline constexpr std::uint32_t kSmallLines = lines_of(kSmallSegment) + kSmallTagLines;
+inline constexpr std::uint32_t kSmallLines = (kSmallSegment + kTagBytes + kLinePayload - 1) / kLinePayload;
 inline constexpr std::uint64_t kSmallRegionBytes = 2ull * kSmallPlaces * kSmallLines * kLineBytes;
 /// The first line of a place's buffer in a region.
 SR_HOST_DEVICE constexpr std::uint64_t small_offset(const WindowShape& shape, std::uint32_t place,

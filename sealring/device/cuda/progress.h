@@ -37,11 +37,9 @@ namespace sealring::cuda {
 inline constexpr std::uint32_t kFusedSlots = 4;
 /// D: how many segments pulls are behind pushes, at most. Ranks need not have the same.
 inline constexpr std::uint32_t kLagSegments = 2;
-/// D of a step. Of one record each way that is short, every turn between the first segment and its opening
-/// counts; where a turn has many segments, or there are many turns, a rank that is late costs less with 2.
-SR_HOST_DEVICE constexpr std::uint32_t lag_of(std::uint32_t stride, std::uint32_t segments_a_column) {
-  return stride == 1 && segments_a_column <= 16 ? 1 : kLagSegments;
-}
+/// D of a step. With one record each way, every turn between the first segment and its opening counts; where
+/// a segment takes several turns, a rank that is late costs less with 2.
+SR_HOST_DEVICE constexpr std::uint32_t lag_of(std::uint32_t stride) { return stride == 1 ? 1 : kLagSegments; }
 
 SR_HOST_DEVICE constexpr bool progresses(std::uint32_t lag_segments, std::uint32_t slots) {
   return lag_segments >= 1 && slots >= lag_segments + 2;
