@@ -152,6 +152,7 @@ class Bench {
       group.rank = i;
       group.members = {0, 1};
       group.timeout = std::chrono::seconds(20);
+      group.wire = DeviceWireKind::local;  // they share the device
       auto made = FusedRank::make(group, columns, small_bytes_max);
       if (!made) must(Result<void>(tl::unexpected(made.error())));
       ranks[i] = std::move(*made);
