@@ -18,7 +18,7 @@ constexpr std::array kColumns{
     BenchColumn{"type", 6, "element type"},
     BenchColumn{"redop", 8, "reduction; - where nothing is reduced"},
     BenchColumn{
-        "suite", 18,
+        "suite", 21,
         "cipher suite (a number behind it: thread blocks at most); plain is our own schedule without crypto, "
         "gloo is PyTorch's Gloo, nccl is NCCL"},
     BenchColumn{"algorithm", 10, "schedule that ran"},
