@@ -99,6 +99,20 @@ TEST(CudaBodiesNumbers, ASecondOpBeforeTheEndOfTheFirstIsRefusedAndLeavesItAlone
   EXPECT_EQ(run_op(state, first), status_of(Code::seq_reuse_guard));  // sticky
 }
 
+// It was stopped between the two while another op began and ended.
+TEST(CudaBodiesNumbers, AStateThatWasReadBeforeAnotherOpHadItIsRefused) {
+  KeyState state = state_with(1);
+  const StateView stale = view_of(state);
+  EXPECT_EQ(run_op(state, next(3, 3)), 0u);
+  ASSERT_TRUE(take_state(state));
+  const OpDescriptor op = begin_op(state, stale, true, next(3, 3));
+  EXPECT_EQ(op.status, status_of(Code::seq_reuse_guard));
+  EXPECT_EQ(state.segments, 3u);  // no number twice
+  EXPECT_EQ(state.verdict, status_of(Code::seq_reuse_guard));
+  end_op(state, op);
+  EXPECT_EQ(state.in_use, 0u);
+}
+
 // As two launches of one graph beside each other: both have one descriptor.
 TEST(CudaBodiesNumbers, ARefusedOpLeavesTheNumbersOfARunningOneInTheirSharedDescriptor) {
   KeyState state = state_with(2);

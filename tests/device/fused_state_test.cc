@@ -61,6 +61,26 @@ TEST(FusedState, AStepBesideAnotherIsRefusedAndLeavesItAlone) {
   EXPECT_EQ(rank.out.segments, 18u);
 }
 
+// The prologue's thread of a ring was stopped between its read and its exchange, for a whole other step.
+TEST(FusedState, AStepThatReadItsRingsBeforeAnotherHadThemIsRefused) {
+  OneRank rank;
+  ASSERT_TRUE(rank.begin());
+  rank.end();
+  RingStart found[kFusedRings];
+  for (std::uint32_t i : {0u, kFusedRanksMax}) found[i].now = view_of(*ring_of(rank.step.peers, i));
+  ASSERT_TRUE(rank.begin());
+  rank.end();
+  for (std::uint32_t i : {0u, kFusedRanksMax}) found[i].taken = take_state(*ring_of(rank.step.peers, i));
+  StepStart start{};
+  begin_step(rank.state, 0, start);
+  ASSERT_NE(start.begun, 0u);
+  for (std::uint32_t i = 0; i < kFusedRings; ++i) reserve_ring(rank.state, rank.step, i, found[i], start);
+  settle_step(rank.state, rank.step, start);
+  EXPECT_EQ(rank.state.status, status_of(Code::seq_reuse_guard));
+  EXPECT_EQ(rank.out.segments, 6u);         // no number twice
+  EXPECT_EQ(rank.state.push[0].begun, 1u);  // what was taken is given back at its end
+}
+
 // Its columns have numbers behind the other step's: they write into no window, at no place outside of it.
 TEST(FusedState, BlocksOfARefusedStepTouchNoWindow) {
   SteppingWorld world(2, 3, 11);

@@ -324,13 +324,16 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   SR_CHECK(in_op_, "end without begin");
   in_op_ = false;
   const DeviceGuard guard(config_.device);
-  // The last column of an op's last fused step does what enqueue_end() would.
-  const bool ended = pending_.has_value() && !aborted_;
-  Result<void> step = enqueue_pending(ended ? output : std::span<std::byte>{});
+  // The last column of an op's last fused step does what enqueue_end() would; but not where graphs may hold
+  // ops of this group: one that is launched beside another op is refused while that one's columns run, and
+  // which column is the last of which is not known then.
+  const bool by_column = pending_.has_value() && !captured_ && !aborted_;
+  Result<void> step = enqueue_pending(by_column ? output : std::span<std::byte>{});
   if (!step) abort();
   // What the host has given up is under a verdict by its end, whichever of its steps were enqueued.
-  if (aborted_) SR_TRY(enqueue_gate(state_, GateJob::of(), stream_));
-  if (!ended || !step) SR_TRY(enqueue_end(state_, dtype, output, stream_));
+  const bool gave_up = aborted_;
+  if (gave_up) SR_TRY(enqueue_gate(state_, GateJob::of(), stream_));
+  if (gave_up || !by_column) SR_TRY(enqueue_end(state_, dtype, output, stream_));
   SR_TRY(chain_->record(stream_, capture_));
   SR_TRY(std::move(step));
   if (capture_ != 0) return 0;

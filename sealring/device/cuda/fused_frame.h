@@ -153,7 +153,7 @@ struct FusedFrame {
         if (lane == 0) state.next_column = state.columns_out = 0;
       });
       warp.step([&](int lane) {
-        if (lane == 0) store_fresh(state.in_use, 0);
+        if (lane == 0) release_word(state.in_use, 0);
       });
     });
   }

@@ -131,6 +131,13 @@ SR_HOST_DEVICE inline std::uint32_t count_one(std::uint32_t& at) {
   return at++;
 #endif
 }
+/// Behind all that this warp's lanes have stored.
+SR_HOST_DEVICE inline void release_word(std::uint32_t& at, std::uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  __threadfence();
+#endif
+  store_fresh(at, value);
+}
 /// Counts out; true for the last of `count`, who then sees what all did before they counted.
 SR_HOST_DEVICE inline bool last_out(std::uint32_t& at, std::uint32_t count) {
 #if defined(__CUDA_ARCH__)

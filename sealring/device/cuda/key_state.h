@@ -185,7 +185,8 @@ SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, StateView now, bool
     op.status = now.live(request.epoch) ? 0 : status_of(Code::key_limit);
     op.view = OpView{request.epoch, request.first_number, request.seq};
     op.slot = request.epoch % kSlots;
-  } else if (!taken) {
+  } else if (!taken || fresh(state.seq) != now.seq) {
+    // Another op holds the state, or has had it between the read and the exchange: `seq` only grows.
     op.status = status_of(Code::seq_reuse_guard);
   } else {
     op.status = key_state_internal::reserve(state, now, request, op);

@@ -43,8 +43,9 @@ Result<unsigned long long> LaunchChain::id_of(cudaStream_t stream) {
 }
 
 Result<void> LaunchChain::wait(cudaStream_t stream, unsigned long long capture) {
+  const std::lock_guard lock(mutex_);
   if (capture != 0 && capture == capture_) return checked(cudaStreamWaitEvent(stream, inner_, 0), "order");
-  if (capture == 0 && !captured_) {
+  if (capture == 0 && !captured_ && stream != cudaStreamPerThread) {
     // A wait that the stream's own order makes needless would keep the next kernel from an early launch.
     SR_TRY(const unsigned long long id, id_of(stream));
     if (id == last_stream_) return {};
@@ -54,6 +55,7 @@ Result<void> LaunchChain::wait(cudaStream_t stream, unsigned long long capture) 
 }
 
 Result<void> LaunchChain::record(cudaStream_t stream, unsigned long long capture) {
+  const std::lock_guard lock(mutex_);
   if (capture == 0) {
     SR_TRY(last_stream_, id_of(stream));
     return checked(cudaEventRecord(last_, stream), "order");

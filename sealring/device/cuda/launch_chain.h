@@ -10,13 +10,14 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <mutex>
 
 #include "sealring/base/result.h"
 #include "sealring/base/types.h"
 
 namespace sealring::cuda {
 
-/// Used by one thread at a time.
+/// Thread-safe; the order between two threads that call at once is theirs.
 class LaunchChain {
  public:
   /// A chain of its own. Errors: CUDA.
@@ -39,6 +40,7 @@ class LaunchChain {
  private:
   LaunchChain() = default;
   static Result<unsigned long long> id_of(cudaStream_t stream);
+  std::mutex mutex_;
   unsigned device_ = 0;
   cudaEvent_t last_ = nullptr;   ///< the end of the op before, replays included
   cudaEvent_t inner_ = nullptr;  ///< the same inside of capture_

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/errors.h"
 
 namespace sealring::cuda {
@@ -18,20 +19,33 @@ Free& free_streams() {
   return *all;
 }
 
+/// Not so of one that an unfinished capture has, or of a device that was reset since.
+bool is_idle(cudaStream_t stream) {
+  const RelaxedCapture relaxed;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const bool idle = cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+                    status == cudaStreamCaptureStatusNone && cudaStreamQuery(stream) == cudaSuccess;
+  if (!idle) cudaGetLastError();  // is not the next call's
+  return idle;
+}
+
 }  // namespace
 
 Result<LentStream> LentStream::of(unsigned device) {
+  const DeviceGuard guard(device);
   Free& all = free_streams();
   {
     const std::lock_guard lock(all.mutex);
-    for (auto at = all.streams.begin(); at != all.streams.end(); ++at) {
-      if (at->first != device) continue;
-      const cudaStream_t stream = at->second;
-      all.streams.erase(at);
-      return LentStream(device, stream);
+    for (auto at = all.streams.begin(); at != all.streams.end();) {
+      const auto [of_device, stream] = *at;
+      if (of_device != device) {
+        ++at;
+        continue;
+      }
+      at = all.streams.erase(at);
+      if (is_idle(stream)) return LentStream(device, stream);
     }
   }
-  const DeviceGuard guard(device);
   int lowest = 0, highest = 0;
   SR_TRY(checked(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query"));
   cudaStream_t stream = nullptr;

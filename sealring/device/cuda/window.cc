@@ -13,8 +13,8 @@
 #include "sealring/base/process_mark.h"
 #include "sealring/base/secret.h"
 #include "sealring/crypto/kdf.h"
-#include "sealring/device/cuda/copy_stream.h"
 #include "sealring/device/cuda/errors.h"
+#include "sealring/device/cuda/lent_stream.h"
 #include "sealring/device/cuda/mapped_memory.h"
 #include "sealring/transport/descriptor_exchange.h"
 
@@ -75,11 +75,13 @@ Result<void> check_reach(unsigned device, const DeviceName& of_peer) {
   return {};
 }
 
-/// Whatever else runs on the device is not waited for.
+/// Nothing else waits for it: a device may have no room for it before an op ends that waits for another rank.
 Result<void> zero(unsigned device, std::byte* data, std::uint64_t bytes) {
-  SR_TRY(const auto copies, CopyStream::of(device));
-  SR_TRY(checked(cudaMemsetAsync(data, 0, bytes, copies->stream()), "window clearing"));
-  return checked(cudaStreamSynchronize(copies->stream()), "window clearing");
+  SR_TRY(LentStream stream, LentStream::of(device));
+  const cudaError_t enqueued = cudaMemsetAsync(data, 0, bytes, stream.get());
+  const cudaError_t ended = cudaStreamSynchronize(stream.get());
+  SR_TRY(checked(enqueued, "window clearing"));
+  return checked(ended, "window clearing");
 }
 
 Result<void> check_size(std::uint64_t offered, std::uint64_t bytes) {
