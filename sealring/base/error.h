@@ -36,7 +36,7 @@ enum class Code : std::uint16_t {
   gpu_unsupported = 121,
   cuda = 122,
   noise = 130,
-  // 2xx: rendezvous and roster (protocol.md A.5)
+  // 2xx: rendezvous and roster [protocol A.5]
   roster_size = 201,
   duplicate = 202,
   self_altered = 203,

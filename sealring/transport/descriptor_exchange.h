@@ -1,7 +1,7 @@
 // How a process of one host gives another one file descriptor: over a Unix socket, for a one-time token.
 //
-// The socket has a random abstract name. Name and tokens reach the peers in secret and authenticated [gpu.md
-// 37]; whoever else connects learns nothing: a wrong token is answered by closing the connection.
+// The socket has a random abstract name. Name and tokens reach the peers in secret and authenticated; whoever
+// else connects learns nothing: a wrong token is answered by closing the connection.
 #pragma once
 
 #include <atomic>

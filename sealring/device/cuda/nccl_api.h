@@ -1,7 +1,7 @@
 // NCCL's functions, found at run time: nothing links libnccl and no header of it is needed. Types and numbers
 // are those of NCCL's binary interface from 2.18 on.
 //
-// A process must have one libnccl: PyTorch's, where torch was imported first, else the system's [gpu.md 38].
+// A process must have one libnccl: PyTorch's, where torch was imported first, else the system's.
 #pragma once
 
 #include <array>

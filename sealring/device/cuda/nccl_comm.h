@@ -29,7 +29,7 @@ struct NcclRecv {
 class NcclComm {
  public:
   /// Multiprocessors that NCCL's kernels may take; whoever else uses the device leaves it as many, since they
-  /// wait for other ranks while they run. [gpu.md 39]
+  /// wait for other ranks while they run.
   static constexpr int kMultiprocessors = 32;
 
   /// For the current device, of `world` ranks that all call this. `api` must outlive it. Errors: ENVIRONMENT

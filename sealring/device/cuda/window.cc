@@ -158,7 +158,7 @@ class LocalWindow final : public Window {
   bool leaked_ = false;
 };
 
-/// [gpu.md 37] The token of one rank; what one rank knows of the secret is what all of them are told.
+/// The token of one rank; what one rank knows of the secret is what all of them are told.
 SecretBytes token_of(const SecretBytes& secret, Rank rank) {
   const Bytes name = label("window");
   Bytes number(sizeof rank);
