@@ -198,7 +198,7 @@ inline constexpr std::uint32_t kFusedRings = 2 * kFusedRanksMax;
 SR_HOST_DEVICE inline KeyState* ring_of(const FusedPeers& peers, std::uint32_t thread) {
   const std::uint32_t peer = thread % kFusedRanksMax;
   if (peer >= peers.count) return nullptr;
-  return (thread < kFusedRanksMax ? peers.out : peers.in)[peer];
+  return thread < kFusedRanksMax ? peers.out[peer] : peers.in[peer];
 }
 
 /// What the threads of a prologue tell each other.
@@ -235,7 +235,8 @@ struct RingStart {
 };
 SR_HOST_DEVICE inline const FusedReservation::Record& record_of(const FusedReservation& step,
                                                                 std::uint32_t thread) {
-  return (thread < kFusedRanksMax ? step.push : step.pull)[thread % kFusedRanksMax];
+  const std::uint32_t peer = thread % kFusedRanksMax;
+  return thread < kFusedRanksMax ? step.push[peer] : step.pull[peer];
 }
 SR_HOST_DEVICE inline RingStart take_ring(const FusedReservation& step, std::uint32_t thread) {
   RingStart out;
