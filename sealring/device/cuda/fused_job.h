@@ -6,6 +6,7 @@
 #include <string>
 
 #include "sealring/base/result.h"
+#include "sealring/device/cuda/combine.h"
 #include "sealring/device/cuda/fused_state.h"
 #include "sealring/device/cuda/make_job.h"
 #include "sealring/device/device_group.h"
