@@ -75,18 +75,18 @@ void ring_reduce_scatter(const ScheduleRequest& request, Schedule& schedule) {
   const std::uint64_t hops = request.world - 1u;
   // A partial sum of a foreign chunk has no place in the user's memory: output is one chunk and may lie
   // inside input. While one half of scratch is being sent, the other one is being received.
-  const auto [rounds, round_elements] = rounds_of(request.elements, hops);
-  schedule.scratch_elements = hops > 1 ? 2 * round_elements : 0;
-  for (std::uint64_t begin = 0, round = 0; round < rounds; ++round, begin += round_elements) {
+  const RoundPlan rounds = rounds_of(request.elements, hops);
+  schedule.scratch_elements = hops > 1 ? 2 * rounds.elements : 0;
+  for (std::uint64_t begin = 0, round = 0; round < rounds.count; ++round, begin += rounds.elements) {
     const std::uint64_t first = std::min(begin, request.elements);
-    const std::uint64_t elements = std::min(round_elements, request.elements - first);
+    const std::uint64_t elements = std::min(rounds.elements, request.elements - first);
     for (std::uint64_t s = 0; s < hops; ++s) {
       const auto input = [&](std::uint64_t distance) {
         const Rank chunk = around(request.rank, -static_cast<int>(distance), request.world);
         return Range{Buffer::input, chunk * request.elements + first, elements};
       };
       const auto half = [&](std::uint64_t index) {
-        return Range{Buffer::scratch, (index % 2) * round_elements, elements};
+        return Range{Buffer::scratch, (index % 2) * rounds.elements, elements};
       };
       const Range sent = input(s + 1);
       const Range local = input(s + 2);

@@ -6,7 +6,7 @@
 
 #include "sealring/device/backend.h"
 #include "sealring/device/cuda/launch.h"
-#include "tests/device/cuda_body_rig.h"
+#include "tests/bodies/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
 

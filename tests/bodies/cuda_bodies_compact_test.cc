@@ -4,7 +4,7 @@
 // for the shared memory of real GPUs.
 #include "sealring/device/cuda/aes_body.h"
 #include "sealring/device/cuda/aes_compact.h"
-#include "tests/device/cuda_body_rig.h"
+#include "tests/bodies/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "sealring/device/cuda/plain_body.h"
 #include "sealring/device/cuda/reduce_body.h"
-#include "tests/device/cuda_body_rig.h"
+#include "tests/bodies/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
 namespace {

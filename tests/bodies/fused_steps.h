@@ -2,7 +2,7 @@
 // what must be in the outputs behind them.
 #pragma once
 
-#include "tests/device/fused_rig.h"
+#include "tests/bodies/fused_rig.h"
 
 namespace sealring::cuda::test {
 

@@ -5,7 +5,7 @@
 // the
 //      window are counted byte by byte.
 #include "sealring/device/cuda/aes_body.h"
-#include "tests/device/cuda_body_rig.h"
+#include "tests/bodies/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
 namespace {

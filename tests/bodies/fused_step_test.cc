@@ -4,7 +4,7 @@
 // lies in a window is opened by OpenSSL.
 #include <gtest/gtest.h>
 
-#include "tests/device/fused_steps.h"
+#include "tests/bodies/fused_steps.h"
 
 namespace sealring::cuda::test {
 namespace {

@@ -3,7 +3,7 @@
 // run on the host under a random scheduler, with an adversary at every post.
 #include <gtest/gtest.h>
 
-#include "tests/device/fused_steps.h"
+#include "tests/bodies/fused_steps.h"
 
 namespace sealring::cuda::test {
 namespace {

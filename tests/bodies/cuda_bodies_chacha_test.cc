@@ -4,7 +4,7 @@
 // How: the bodies run on the host and are compared with OpenSSL; reads of the window are counted byte by
 // byte.
 #include "sealring/device/cuda/chacha_body.h"
-#include "tests/device/cuda_body_rig.h"
+#include "tests/bodies/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
 namespace {

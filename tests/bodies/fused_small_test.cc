@@ -4,7 +4,8 @@
 // line; results are the CPU's, records OpenSSL's.
 #include <gtest/gtest.h>
 
-#include "tests/device/fused_steps.h"
+#include "sealring/device/cuda/fused_small.h"
+#include "tests/bodies/fused_steps.h"
 
 namespace sealring::cuda::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "sealring/device/cuda/group_state.h"
-#include "tests/device/fused_steps.h"
+#include "tests/bodies/fused_steps.h"
 
 namespace sealring::cuda::test {
 namespace {

@@ -4,7 +4,7 @@
 // compared with the CPU's, segments with OpenSSL's.
 #include <gtest/gtest.h>
 
-#include "tests/device/fused_rig.h"
+#include "tests/bodies/fused_rig.h"
 
 namespace sealring::cuda::test {
 namespace {

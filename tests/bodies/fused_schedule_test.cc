@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "sealring/collective/schedule.h"
-#include "tests/device/fused_rig.h"
+#include "tests/bodies/fused_rig.h"
 
 namespace sealring::cuda::test {
 namespace {

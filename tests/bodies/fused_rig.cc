@@ -1,0 +1,99 @@
+// All fused bodies, compiled once for all tests of them.
+#include "tests/bodies/fused_rig.h"
+
+#include "sealring/device/cuda/fused_body.h"
+#include "sealring/device/cuda/fused_small.h"
+
+namespace sealring::cuda::test {
+
+class FusedWorld::Fabric {
+ public:
+  Fabric(FusedWorld& world, Baton& baton, int me, std::uint32_t rank)
+      : world_(world), baton_(baton), me_(me), rank_(rank) {}
+  std::uint32_t wait(const std::byte* word, std::uint64_t expected) {
+    baton_.maybe_yield(me_);
+    while (true) {
+      world_.on_look(static_cast<Rank>(rank_), const_cast<std::byte*>(word), expected);
+      const std::uint64_t value = word_at(const_cast<std::byte*>(word)).load(std::memory_order_acquire);
+      const FusedState& state = *world_.states[rank_];
+      if (value == expected) return 0;
+      if (value == kPoison || state.abort != 0) return status_of(Code::aborted);
+      if (state.verdict != 0) return state.verdict;
+      if (baton_.idle() > world_.patience_) return status_of(Code::timeout);
+      baton_.yield_in_vain(me_);
+    }
+  }
+  void post(std::byte* word, std::uint64_t value) {
+    if (world_.on_post(world_.seen(rank_, word, value)))
+      word_at(word).store(value, std::memory_order_release);
+    baton_.posted();
+    baton_.maybe_yield(me_);
+  }
+  void send_line(std::byte* at, Chunk line) {
+    if (world_.on_line(static_cast<Rank>(rank_), at, line)) std::memcpy(at, &line, sizeof line);
+    baton_.posted();
+    if (world_.lines_++ % 16 == 0) baton_.maybe_yield(me_);
+  }
+  std::uint32_t wait_line(const std::byte* at, std::uint32_t number, const std::byte* poison_word,
+                          Chunk& line) {
+    while (true) {
+      std::memcpy(&line, at, sizeof line);
+      const FusedState& state = *world_.states[rank_];
+      if (line.words[3] == number) {
+        world_.reads[rank_].note(at, sizeof line);
+        return 0;
+      }
+      if (word_at(const_cast<std::byte*>(poison_word)).load() == kPoison || state.abort != 0)
+        return status_of(Code::aborted);
+      if (state.verdict != 0) return state.verdict;
+      if (baton_.idle() > world_.patience_) return status_of(Code::timeout);
+      baton_.yield_in_vain(me_);
+    }
+  }
+
+ private:
+  FusedWorld& world_;
+  Baton& baton_;
+  int me_;
+  std::uint32_t rank_;
+};
+
+template <class Body>
+void FusedWorld::run_body(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
+  Fabric fabric(*this, baton, me, rank);
+  const auto shared = std::make_unique<typename Body::Shared>();
+  HostBlock block(Body::kThreads, &reads[rank]);
+  Chunk pattern;
+  poison(dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
+  Body::run(block, *shared, fabric, narrowed<Body::kLinks>(job), job.columns(), *states[rank], pattern);
+}
+
+template <CombineKind K>
+void FusedWorld::run_kind(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
+  if (fused_choice(job).small)
+    run_body<FusedSmall<K>>(baton, me, rank, job, dtype);
+  else if (fused_choice(job).many)
+    run_body<FusedMany<K>>(baton, me, rank, job, dtype);
+  else if (wide)
+    run_body<FusedWide<K>>(baton, me, rank, job, dtype);
+  else
+    run_body<FusedSingle<K>>(baton, me, rank, job, dtype);
+}
+
+void FusedWorld::run_block(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
+  switch (fused_choice(job).combine) {
+    case CombineKind::sum_f32:
+      return run_kind<CombineKind::sum_f32>(baton, me, rank, job, dtype);
+    case CombineKind::sum_bf16:
+      return run_kind<CombineKind::sum_bf16>(baton, me, rank, job, dtype);
+    case CombineKind::sum_f16:
+      return run_kind<CombineKind::sum_f16>(baton, me, rank, job, dtype);
+    case CombineKind::replace:
+      return run_kind<CombineKind::replace>(baton, me, rank, job, dtype);
+    case CombineKind::any:
+      if (job.small != 0) return run_body<FusedSmall<CombineKind::any>>(baton, me, rank, job, dtype);
+      return run_body<FusedMany<CombineKind::any>>(baton, me, rank, job, dtype);
+  }
+}
+
+}  // namespace sealring::cuda::test
