@@ -123,7 +123,9 @@ struct DevicePlace {
   unsigned device = 0;
   DeviceWireKind wire = DeviceWireKind::ipc;
   unsigned columns = 0;      ///< as DeviceGroupConfig::columns
-  bool allow_staged = true;  ///< go on by DeviceWireKind::nccl where `wire` does not work for some member
+  /// Go on by DeviceWireKind::nccl where `wire` does not work for some member. Where ipc does not, fabric is
+  /// tried first in any case.
+  bool allow_staged = true;
   DeviceGroupFactory factory = make_cuda_group;
 
   /// The same under SEALRING_PATH: "staged" takes DeviceWireKind::nccl, "fused" never falls back to it.

@@ -228,6 +228,13 @@ class Setup {
   std::optional<Error> failure_;
 };
 
+/// What is tried where `wire` does not work.
+std::optional<DeviceWireKind> wire_behind(DeviceWireKind wire, bool allow_staged) {
+  if (wire == DeviceWireKind::ipc) return DeviceWireKind::fabric;
+  if (wire == DeviceWireKind::nccl || !allow_staged) return std::nullopt;
+  return DeviceWireKind::nccl;
+}
+
 }  // namespace
 
 DevicePlace DevicePlace::under(const Environment& environment) const {
@@ -240,22 +247,29 @@ DevicePlace DevicePlace::under(const Environment& environment) const {
 Result<DeviceParts> set_up_device_group(SessionCore& core, const std::vector<Rank>& members,
                                         const DevicePlace& place, Store& store, const std::string& prefix,
                                         Deadline deadline) {
-  SR_TRY(Attempt first, Setup(core, members, place, deadline).attempt(store, prefix));
-  if (!first.failure) return std::move(first.parts);
-  // A bad tag is one wherever it is met [protocol C.1]: no other wire is tried under this session.
-  if (first.failure->code == Code::data_tag) core.die(*first.failure);
-  const bool may_stage = place.allow_staged && place.wire != DeviceWireKind::nccl;
-  if (!may_stage || !wire_is_at_fault(first.failure->code)) return fail(*std::move(first.failure));
-  log(LogLevel::warning, "device wire does not work, ciphertext goes through NCCL",
-      {{"wire", std::string(to_string(place.wire))}, {"reason", first.failure->message()}});
-  first.parts.channel.reset();  // the device first
-  first.parts = {};
-  DevicePlace staged = place;
-  staged.wire = DeviceWireKind::nccl;
-  SR_TRY(Attempt second, Setup(core, members, staged, deadline).attempt(store, prefix + "/staged"));
-  if (!second.failure) return std::move(second.parts);
-  if (second.failure->code == Code::data_tag) core.die(*second.failure);
-  return fail(*std::move(second.failure));
+  DevicePlace tried = place;
+  std::string under = prefix;
+  std::optional<Error> failure;
+  while (true) {
+    SR_TRY(Attempt attempt, Setup(core, members, tried, deadline).attempt(store, under));
+    if (!attempt.failure) return std::move(attempt.parts);
+    // A bad tag is one wherever it is met [protocol C.1]: no other wire is tried under this session.
+    if (attempt.failure->code == Code::data_tag) core.die(*attempt.failure);
+    const bool another_may_do = wire_is_at_fault(attempt.failure->code);
+    const auto next = wire_behind(tried.wire, place.allow_staged);
+    // That there is no fabric says less than why what was asked for does not work.
+    if (!failure || !another_may_do || tried.wire != DeviceWireKind::fabric)
+      failure = std::move(attempt.failure);
+    if (!another_may_do || !next) return fail(*std::move(failure));
+    const bool staged = *next == DeviceWireKind::nccl;
+    log(staged ? LogLevel::warning : LogLevel::info,
+        staged ? "device wire does not work, ciphertext goes through NCCL"
+               : "device wire does not work, trying another",
+        {{"wire", std::string(to_string(place.wire))}, {"reason", failure->message()}});
+    attempt.parts.channel.reset();  // the device first
+    tried.wire = *next;
+    under = prefix + "/" + std::string(to_string(*next));
+  }
 }
 
 }  // namespace sealring

@@ -43,7 +43,7 @@ Result<SetupRecord> SetupRecord::parse(ByteView bytes) {
   SetupRecord out;
   out.columns = in.get<std::uint32_t>();
   const auto code = in.get<std::uint16_t>(), length = in.get<std::uint16_t>();
-  if (wire > static_cast<std::uint8_t>(DeviceWireKind::nccl) || staged > 1 || zero != 0)
+  if (wire > static_cast<std::uint8_t>(DeviceWireKind::fabric) || staged > 1 || zero != 0)
     return malformed("a set-up record with a value that does not exist");
   const auto known = all_codes();
   const auto same = [code](const CodeInfo& info) { return static_cast<std::uint16_t>(info.code) == code; };

@@ -10,6 +10,8 @@ std::string_view to_string(DeviceWireKind kind) {
       return "ipc";
     case DeviceWireKind::nccl:
       return "nccl";
+    case DeviceWireKind::fabric:
+      return "fabric";
   }
   return "?";
 }

@@ -31,9 +31,10 @@ namespace sealring {
 
 /// How ciphertext gets to another GPU.
 enum class DeviceWireKind : std::uint8_t {
-  local,  ///< windows of ranks in one process
-  ipc,    ///< windows of processes on one host, mapped
-  nccl,   ///< staged: sealed here, moved by NCCL's sends and receives, opened there
+  local,   ///< windows of ranks in one process
+  ipc,     ///< windows of processes on one host, mapped
+  nccl,    ///< staged: sealed here, moved by NCCL's sends and receives, opened there
+  fabric,  ///< windows of processes on hosts whose GPUs share one NVLink fabric, mapped
 };
 std::string_view to_string(DeviceWireKind kind);
 

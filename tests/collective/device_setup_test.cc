@@ -52,6 +52,46 @@ TEST(DeviceSetup, OneRankWithoutTheWireTakesAllToNccl) {
       });
 }
 
+TEST(DeviceSetup, WithoutIpcTheFabricIsTriedAndBehindItNccl) {
+  using enum DeviceWireKind;
+  struct Case {
+    std::set<DeviceWireKind> unmappable;
+    const char* path;
+    std::vector<DeviceWireKind> tried;
+    const char* outcome;  ///< the wire, or what the failure says
+  };
+  const Case cases[] = {
+      {{ipc}, "", {ipc, fabric}, "fabric"},
+      {{ipc}, "fused", {ipc, fabric}, "fabric"},
+      {{ipc, fabric}, "", {ipc, fabric, nccl}, "nccl"},
+      {{ipc, fabric}, "fused", {ipc, fabric}, "ipc windows cannot be mapped here"},
+      {{ipc, fabric, nccl}, "", {ipc, fabric, nccl}, "nccl windows cannot be mapped here"},
+  };
+  for (const Case& c : cases) {
+    DeviceJob job(options(3));
+    job.faults(1).unmappable = c.unmappable;
+    Environment environment;
+    environment.path = c.path;
+    split_all(
+        job,
+        [&](Rank rank) {
+          DevicePlace place = job.place(rank);
+          place.wire = ipc;
+          return place.under(environment);
+        },
+        [&](Rank rank, Made& made) {
+          EXPECT_EQ(job.device(rank).wires_made(), c.tried);
+          if (!made) {
+            EXPECT_EQ(made.error().code, Code::gpu_unsupported);
+            EXPECT_THAT(made.error().what, HasSubstr(c.outcome));
+            return;
+          }
+          EXPECT_THAT((*made)->describe(), HasSubstr(c.outcome));
+          expect_works(**made);
+        });
+  }
+}
+
 TEST(DeviceSetup, AWireThatLosesEverythingIsFoundByTheProbe) {
   JobOptions slow = options(2);
   slow.config.connect_timeout = std::chrono::seconds(8 * slow_factor());
@@ -80,7 +120,7 @@ TEST(DeviceSetup, WithoutStagingItIsTheSameFailureOnAllRanks) {
         EXPECT_EQ(made.error().rank, rank);
         EXPECT_EQ(made.error().peer, 1);
         EXPECT_EQ(made.error().stage, "device.connect");
-        EXPECT_THAT(made.error().what, HasSubstr("rank 1: windows cannot be mapped here"));
+        EXPECT_THAT(made.error().what, HasSubstr("rank 1: local windows cannot be mapped here"));
         EXPECT_TRUE(run(job.job.comm(rank).barrier())) << "the session lives on";
       });
 }

@@ -141,7 +141,8 @@ class HostGroup final : public DeviceGroup {
   }
   Result<void> connect(std::span<const Bytes> offers, Deadline) override {
     if (device_.faults.unmappable.contains(config_.wire))
-      return fail(Code::gpu_unsupported, "host.connect", "windows cannot be mapped here");
+      return fail(Code::gpu_unsupported, "host.connect",
+                  std::string(to_string(config_.wire)) + " windows cannot be mapped here");
     for (std::size_t i = 0; i < config_.members.size(); ++i) {
       if (offers[i] != offer_of(static_cast<Rank>(i)))
         return fail(Code::malformed, "host.connect", "an offer that no rank makes");

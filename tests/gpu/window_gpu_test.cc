@@ -189,6 +189,31 @@ TEST_F(WindowGpu, IsMappedInItsOwnProcessToo) {
   expect_pattern(mine->data(), 31);
 }
 
+// On one host the fabric is what lies between its GPUs; the handle is what would go to another host.
+TEST_F(WindowGpu, AFabricOneIsMappedByItsHandleElsewhere) {
+  auto mine = Window::make(0, kBytes, DeviceWireKind::fabric, kFirst, kWorld);
+  if (!mine) {
+    EXPECT_EQ(mine.error().code, Code::gpu_unsupported) << mine.error().message();
+    GTEST_SKIP() << "no fabric: " << mine.error().message();
+  }
+  const Bytes offer = offer_of(**mine);
+  EXPECT_EQ(offer, offer_of(**mine));
+  EXPECT_LE(offer.size(), 200u);
+  SecondProcess second("WindowSecondProcess.*");
+  ask(second, {Ask::map, 0, DeviceWireKind::fabric, kBytes, offer});
+  ask(second, {Ask::fill, 0, DeviceWireKind::fabric, 51, {}});
+  expect_pattern((*mine)->data(), 51);
+  const auto other = made(DeviceWireKind::fabric, kSecond);
+  EXPECT_EQ(map_code(*other, offer, kBytes + 1), Code::malformed);
+  EXPECT_EQ(map_code(*made(DeviceWireKind::ipc), offer), Code::malformed);
+  for (std::size_t bytes = 0; bytes < offer.size(); ++bytes)
+    EXPECT_EQ(map_code(*other, Bytes(offer.begin(), offer.begin() + bytes)), Code::malformed) << bytes;
+  Bytes forged = offer;
+  forged.back() ^= std::byte{1};
+  EXPECT_NE(map_code(*other, forged), Code::ok);
+  EXPECT_EQ(map_code(*other, offer), Code::ok);
+}
+
 TEST_F(WindowGpu, ALocalOneIsItsOwnMemory) {
   const auto mine = made(DeviceWireKind::local), other = made(DeviceWireKind::local, kSecond);
   const auto mapped = other->map(offer_of(*mine), kBytes, soon());

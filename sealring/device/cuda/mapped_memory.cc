@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -11,7 +12,11 @@
 namespace sealring::cuda {
 namespace {
 
-constexpr auto kHandleType = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+static_assert(sizeof(FabricHandle) == sizeof(CUmemFabricHandle));
+
+CUmemAllocationHandleType type_of(SharedBy shared) {
+  return shared == SharedBy::fabric ? CU_MEM_HANDLE_TYPE_FABRIC : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+}
 
 /// The runtime's context of the current device, made current for the driver's functions.
 Result<void> make_context() { return checked(cudaFree(nullptr), "context"); }
@@ -25,10 +30,18 @@ Result<void> demand(const DriverApi& api, CUdevice device, CUdevice_attribute at
               "use the staged path, or local windows for the ranks of one process");
 }
 
-CUmemAllocationProp properties_of(CUdevice device) {
+Result<void> demand_sharing(const DriverApi& api, CUdevice device, SharedBy shared) {
+  if (shared == SharedBy::fabric)
+    return demand(api, device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+                  "share memory over an NVLink fabric");
+  return demand(api, device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                "share memory by file descriptors");
+}
+
+CUmemAllocationProp properties_of(CUdevice device, SharedBy shared) {
   CUmemAllocationProp out{};
   out.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  out.requestedHandleTypes = kHandleType;
+  out.requestedHandleTypes = type_of(shared);
   out.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   out.location.id = device;
   return out;
@@ -58,7 +71,7 @@ void MappedMemory::reset() noexcept {
   address_ = 0;
 }
 
-Result<MappedMemory> MappedMemory::make(unsigned device, std::uint64_t bytes) {
+Result<MappedMemory> MappedMemory::make(unsigned device, std::uint64_t bytes, SharedBy shared) {
   const DeviceGuard guard(device);
   SR_TRY(make_context());
   MappedMemory out;
@@ -67,9 +80,8 @@ Result<MappedMemory> MappedMemory::make(unsigned device, std::uint64_t bytes) {
   CUdevice number = 0;
   SR_TRY(driver_checked(api.device_get(&number, static_cast<int>(device)), "device"));
   SR_TRY(demand(api, number, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "map memory by hand"));
-  SR_TRY(demand(api, number, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-                "share memory by file descriptors"));
-  const CUmemAllocationProp properties = properties_of(number);
+  SR_TRY(demand_sharing(api, number, shared));
+  const CUmemAllocationProp properties = properties_of(number, shared);
   std::size_t granule = 0;
   SR_TRY(driver_checked(api.granularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
                         "granularity"));
@@ -84,13 +96,25 @@ Result<MappedMemory> MappedMemory::make(unsigned device, std::uint64_t bytes) {
 
 Result<MappedMemory> MappedMemory::import_from(const Fd& descriptor, std::uint64_t mapped_bytes,
                                                unsigned device) {
+  void* const number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));
+  return imported(number, type_of(SharedBy::descriptor), mapped_bytes, device);
+}
+
+Result<MappedMemory> MappedMemory::import_from(const FabricHandle& handle, std::uint64_t mapped_bytes,
+                                               unsigned device) {
+  CUmemFabricHandle copy{};
+  std::memcpy(&copy, handle.data(), handle.size());
+  return imported(&copy, type_of(SharedBy::fabric), mapped_bytes, device);
+}
+
+Result<MappedMemory> MappedMemory::imported(void* what, CUmemAllocationHandleType type,
+                                            std::uint64_t mapped_bytes, unsigned device) {
   const DeviceGuard guard(device);
   SR_TRY(make_context());
   MappedMemory out;
   SR_TRY(out.api_, driver_api());
   out.mapped_bytes_ = mapped_bytes;
-  void* const number = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));
-  SR_TRY(driver_checked(out.api_->import_handle(&out.handle_, number, kHandleType), "window import"));
+  SR_TRY(driver_checked(out.api_->import_handle(&out.handle_, what, type), "window import"));
   out.held_ = true;
   SR_TRY(out.map_for(device));
   return out;
@@ -111,10 +135,18 @@ Result<void> MappedMemory::map_for(unsigned device) {
 
 Result<Fd> MappedMemory::export_descriptor() const {
   int number = -1;
-  SR_TRY(driver_checked(api_->export_handle(&number, handle_, kHandleType, 0), "window export"));
+  SR_TRY(driver_checked(api_->export_handle(&number, handle_, type_of(SharedBy::descriptor), 0),
+                        "window export"));
   Fd out(number);
   if (::fcntl(number, F_SETFD, FD_CLOEXEC) != 0)
     return fail(socket_error(errno, Code::cuda, "device.window", "setting up the window's descriptor"));
+  return out;
+}
+
+Result<FabricHandle> MappedMemory::export_fabric() const {
+  FabricHandle out{};
+  SR_TRY(driver_checked(api_->export_handle(out.data(), handle_, type_of(SharedBy::fabric), 0),
+                        "window export"));
   return out;
 }
 

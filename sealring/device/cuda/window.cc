@@ -100,6 +100,12 @@ tl::unexpected<Error> no_offer(const char* why) {
               "run the same build, with the same settings, on all ranks");
 }
 
+/// Whole granules that hold the window.
+Result<void> check_mapping(std::uint64_t mapped, std::uint64_t bytes) {
+  if (mapped < bytes || mapped - bytes >= kGranuleBytesMax) return no_offer("names no possible mapping");
+  return {};
+}
+
 // Kind, process, device, address, bytes.
 class LocalPeer final : public PeerWindow {
  public:
@@ -169,9 +175,9 @@ SecretBytes token_of(const SecretBytes& secret, Rank rank) {
   return out;
 }
 
-class IpcPeer final : public PeerWindow {
+class MappedPeer final : public PeerWindow {
  public:
-  explicit IpcPeer(MappedMemory memory) : memory_(std::move(memory)) {}
+  explicit MappedPeer(MappedMemory memory) : memory_(std::move(memory)) {}
   std::byte* data() const override { return memory_.data(); }
 
  private:
@@ -223,12 +229,12 @@ class IpcWindow final : public Window {
     if (!reader.finished() || kind != static_cast<std::uint8_t>(DeviceWireKind::ipc))
       return no_offer("is not one of ipc windows");
     SR_TRY(check_size(offered, bytes));
-    if (mapped < bytes || mapped - bytes >= kGranuleBytesMax) return no_offer("names no possible mapping");
+    SR_TRY(check_mapping(mapped, bytes));
     SR_TRY(check_reach(device_, device));
     const SecretBytes token = token_of(SecretBytes::copy_of(secret), me_);
     SR_TRY(const Fd descriptor, fetch_descriptor(to_hex(name), token.view(), deadline));
     SR_TRY(MappedMemory memory, MappedMemory::import_from(descriptor, mapped, device_));
-    return std::make_unique<IpcPeer>(std::move(memory));
+    return std::make_unique<MappedPeer>(std::move(memory));
   }
   void leak() noexcept override { memory_.leak(); }
 
@@ -240,6 +246,48 @@ class IpcWindow final : public Window {
   MappedMemory memory_;
   SecretBytes secret_;
   std::unique_ptr<DescriptorServer> server_;
+};
+
+// Kind, bytes, mapped bytes, the handle. Which devices reach each other only the driver knows: it refuses the
+// import or the access.
+class FabricWindow final : public Window {
+ public:
+  FabricWindow(unsigned device, std::uint64_t bytes) : device_(device), bytes_(bytes) {}
+  Result<void> allocate() {
+    SR_TRY(memory_, MappedMemory::make(device_, bytes_, SharedBy::fabric));
+    SR_TRY(handle_, memory_.export_fabric());
+    return zero(device_, memory_.data(), memory_.mapped_bytes());
+  }
+  std::byte* data() const override { return memory_.data(); }
+  std::uint64_t bytes() const override { return bytes_; }
+  Result<Bytes> offer() override {
+    return ByteWriter()
+        .put(static_cast<std::uint8_t>(DeviceWireKind::fabric))
+        .put(bytes_)
+        .put(memory_.mapped_bytes())
+        .put(ByteView(handle_))
+        .take();
+  }
+  Result<std::unique_ptr<PeerWindow>> map(ByteView peer_offer, std::uint64_t bytes, Deadline) override {
+    ByteReader reader(peer_offer);
+    const auto kind = reader.get<std::uint8_t>();
+    const auto offered = reader.get<std::uint64_t>();
+    const auto mapped = reader.get<std::uint64_t>();
+    const auto handle = reader.array<sizeof(FabricHandle)>();
+    if (!reader.finished() || kind != static_cast<std::uint8_t>(DeviceWireKind::fabric))
+      return no_offer("is not one of fabric windows");
+    SR_TRY(check_size(offered, bytes));
+    SR_TRY(check_mapping(mapped, bytes));
+    SR_TRY(MappedMemory memory, MappedMemory::import_from(handle, mapped, device_));
+    return std::make_unique<MappedPeer>(std::move(memory));
+  }
+  void leak() noexcept override { memory_.leak(); }
+
+ private:
+  const unsigned device_;
+  const std::uint64_t bytes_;
+  MappedMemory memory_;
+  FabricHandle handle_{};
 };
 
 template <class Made>
@@ -262,6 +310,8 @@ Result<std::unique_ptr<Window>> Window::make(unsigned device, std::uint64_t byte
       return allocated(std::make_unique<LocalWindow>(device, bytes));
     case DeviceWireKind::ipc:
       return allocated(std::make_unique<IpcWindow>(device, bytes, me, world));
+    case DeviceWireKind::fabric:
+      return allocated(std::make_unique<FabricWindow>(device, bytes));
     case DeviceWireKind::nccl:
       break;
   }

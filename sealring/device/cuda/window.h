@@ -4,7 +4,9 @@
 // local: plain device memory, for ranks of one process on one device. ipc: memory of its own by cuMemCreate,
 // whole allocation granules with nothing else in them; the peer maps it by a file descriptor that it fetches
 // over a Unix socket (transport/descriptor_exchange.h), and that its own cuMemSetAccess opens for its device
-// alone. Neither peer access between devices nor multicast is ever enabled.
+// alone. fabric: the same memory for a peer on another host of one NVLink fabric, which maps it by the
+// driver's fabric handle. Not run on hardware. Neither peer access between devices nor multicast is ever
+// enabled.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +29,10 @@ class PeerWindow {
 
 class Window {
  public:
-  /// `kind` local or ipc; zeroed; visible to the device when this returns. `me` of `world` group ranks: each
-  /// other rank can map it once. Errors: OUT_OF_MEMORY, CUDA, GPU_UNSUPPORTED (the device or its driver
-  /// cannot share memory by descriptors), INVALID_ARGUMENT.
+  /// `kind` local, ipc or fabric; zeroed; visible to the device when this returns. `me` of `world` group
+  /// ranks: each other rank can map it once (fabric: as often as it likes). Errors: OUT_OF_MEMORY, CUDA,
+  /// GPU_UNSUPPORTED (the device, its driver or its container cannot share memory in this way),
+  /// INVALID_ARGUMENT.
   static Result<std::unique_ptr<Window>> make(unsigned device, std::uint64_t bytes, DeviceWireKind kind,
                                               Rank me, std::uint16_t world);
   /// Frees it, when nothing on the device uses it any more; after leak() leaves it mapped until the process
