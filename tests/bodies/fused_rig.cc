@@ -51,6 +51,11 @@ class FusedWorld::Fabric {
     }
   }
 
+  /// Of two multiprocessors, which the blocks of all ranks share.
+  PaceRow* pace_rows() { return world_.pace_.data(); }
+  std::uint32_t multiprocessor() const { return static_cast<std::uint32_t>(me_) % 2; }
+  void pause() { baton_.yield(me_); }
+
  private:
   FusedWorld& world_;
   Baton& baton_;

@@ -13,6 +13,7 @@
 
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/fused_job.h"
+#include "sealring/device/cuda/pace.h"
 #include "tests/bodies/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
@@ -194,6 +195,9 @@ class FusedWorld {
       });
     }
     for (std::thread& thread : threads) thread.join();
+    for (const PaceRow& row : pace_) {
+      for (const std::uint32_t seat : row.at) EXPECT_EQ(seat, 0u) << "a column has ended and kept its seat";
+    }
   }
 
   static std::atomic_ref<std::uint64_t> word_at(std::byte* word) {
@@ -289,6 +293,7 @@ class FusedWorld {
   WindowShape region_;
   DeviceGroupConfig group_;
   std::vector<std::unique_ptr<KeyState>> sealing_, opening_;  ///< by from * ranks + to
+  std::vector<PaceRow> pace_ = std::vector<PaceRow>(kPaceRows);
   std::uint64_t lines_ = 0;
   std::uint64_t patience_ = 0;  ///< looks in vain, until the deadline
 };

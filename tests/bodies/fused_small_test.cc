@@ -2,9 +2,10 @@
 // poisoned output, whatever is done to the lines; windows hold ciphertext alone, and what is used of them is
 // read once. How: the kernel's body runs on the host under a random scheduler, with an adversary at every
 // line; results are the CPU's, records OpenSSL's.
+#include "sealring/device/cuda/fused_small.h"
+
 #include <gtest/gtest.h>
 
-#include "sealring/device/cuda/fused_small.h"
 #include "tests/bodies/fused_steps.h"
 
 namespace sealring::cuda::test {

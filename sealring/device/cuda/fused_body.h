@@ -10,13 +10,15 @@
 //
 // 2. workers put pull turn u-L-1 into the output, and open pull turn u-L into shared memory; the finisher
 //    writes the tag of push turn u behind its data and posts its flag; the signaller gives the slot of pull
-//    turn u-L-1 back and waits for the credit that push turn u+1 needs.
+//    turn u-L-1 back and waits for the credit that push turn u+1 needs, and then for the columns beside this
+//    one (pace.h).
 //
 // So workers wait for no tag.
 //
 // A Fabric is what differs between a GPU and a test. wait(word, expected) gives 0, or the Code to leave with;
-// post(word, value) writes a word of a peer's window behind all that the block wrote before. Loads of
-// segments are the warp's window_chunk and window_byte (block.h).
+// post(word, value) writes a word of a peer's window behind all that the block wrote before; pace_rows(),
+// multiprocessor() and pause() are pace.h's. Loads of segments are the warp's window_chunk and window_byte
+// (block.h).
 #pragma once
 
 #include <cstddef>
@@ -24,6 +26,7 @@
 #include "sealring/device/cuda/chacha_body.h"
 #include "sealring/device/cuda/fused_frame.h"
 #include "sealring/device/cuda/fused_ordered.h"
+#include "sealring/device/cuda/pace.h"
 
 namespace sealring::cuda {
 
@@ -44,6 +47,7 @@ struct FusedBody {
   static constexpr int kBlocks = kBlocksOf;
   static constexpr int kLinks = kLinksOf;
   static constexpr bool kOrdered = kLinks > 1 && kCombine != CombineKind::replace;
+  static constexpr bool kPaced = kBlocks > 1;
   using Job = FusedStep<kLinks>;
   using Seal = ChachaBody<FusedHalf<Direction::seal, kWorkers, kBlocks, 0, CombineKind::replace, 2>>;
   using Open =
@@ -69,6 +73,7 @@ struct FusedBody {
     FusedFrame<kLinks> frame;
     std::uint32_t end;         ///< iterations
     std::uint32_t stop[2][2];  ///< a Code, by phase (1, 2) and by who found it (finisher, signaller)
+    PaceSeat seat;             ///< the signaller's
   };
 
   /// What all warps of a column know.
@@ -153,6 +158,16 @@ struct FusedBody {
     warp.step([&](int lane) {
       if (lane == 0) work.fabric.post(word, value);
     });
+  }
+
+  /// `body`: one lane's.
+  template <class Warp, class Body>
+  SR_HOST_DEVICE static void about_pace(Warp& warp, Body&& body) {
+    if constexpr (kPaced) {
+      warp.step([&](int lane) {
+        if (lane == 0) body();
+      });
+    }
   }
 
   /// Push turns from `first` on, and the pull turns of the same iterations.
@@ -267,6 +282,9 @@ struct FusedBody {
                taken + 1);
         }
         if (work.pushes(u + 1)) wait_for_credit(warp, work, u + 1);
+        about_pace(warp, [&] {
+          keep_pace(work.fabric.pace_rows(), shared.seat, shared.end, u + 1, [&] { work.fabric.pause(); });
+        });
       }
     });
   }
@@ -278,12 +296,16 @@ struct FusedBody {
     return finisher != 0 ? finisher : shared.stop[phase][1];
   }
 
-  /// The same for the whole block, behind which a phase may write again.
-  template <class Block>
-  SR_HOST_DEVICE static std::uint32_t settled(Block& block, const Shared& shared) {
+  /// The same for the whole block, behind which a phase may write again. `ends`: no phase comes.
+  template <class Block, class W>
+  SR_HOST_DEVICE static std::uint32_t settled(Block& block, W& work, bool ends) {
+    Shared& shared = work.shared;
     const std::uint32_t first = stopped(shared, 0);
     const std::uint32_t code = first != 0 ? first : stopped(shared, 1);
-    block.phase([](typename Block::Warp&) {});
+    block.phase([&](typename Block::Warp& warp) {
+      if (warp.index() == kSignaller && (ends || code != 0))
+        about_pace(warp, [&] { leave_seat(work.fabric.pace_rows(), shared.seat); });
+    });
     return code;
   }
 
@@ -294,12 +316,15 @@ struct FusedBody {
     block.phase([&](typename Block::Warp& warp) {
       if (warp.index() == kPreparer) {
         prepare(warp, work, 0);
-      } else if (warp.index() == kSignaller && work.pushes(0)) {
-        wait_for_credit(warp, work, 0);
+      } else if (warp.index() == kSignaller) {
+        about_pace(warp, [&] {
+          shared.seat = take_seat(work.fabric.pace_rows(), work.fabric.multiprocessor(), shared.end);
+        });
+        if (work.pushes(0)) wait_for_credit(warp, work, 0);
       }
     });
-    if (const std::uint32_t code = settled(block, shared); code != 0) return code;
     const std::uint32_t end = shared.end;
+    if (const std::uint32_t code = settled(block, work, end == 0); code != 0) return code;
     for (std::uint32_t first = 0; first < end; first += kBatch) {
       const std::uint32_t behind = first + kBatch < end ? first + kBatch : end;
       block.split(
@@ -313,7 +338,7 @@ struct FusedBody {
             }
           },
           [&](auto& warp) { prepare(warp, work, first + kBatch); });
-      if (const std::uint32_t code = settled(block, shared); code != 0) return code;
+      if (const std::uint32_t code = settled(block, work, behind == end); code != 0) return code;
     }
     return 0;
   }

@@ -109,16 +109,6 @@ struct FusedSmall {
     }
   };
 
-  /// The keystream of a segment's one tile.
-  template <class Half, class Warp, class Segment>
-  SR_HOST_DEVICE static void stream(Warp& warp, typename Half::Shared& shared, const KeyWords& key,
-                                    const OpView& view, const Segment& segment) {
-    if (segment.shape.tiles == 0) return;
-    const NonceWords nonce = nonce_words(key, view.first_number + segment.k);
-    Chunk* const stream = Half::transposed(shared, segment, 0, 0);
-    warp.step([&](int lane) { Half::stream_tile(warp, key, nonce, segment, 0, lane, stream); });
-  }
-
   template <class Warp, class W>
   SR_HOST_DEVICE static void send(Warp& warp, W& work, std::uint32_t i) {
     Shared& shared = work.shared;
@@ -183,6 +173,13 @@ struct FusedSmall {
     });
   }
 
+  /// A lane's row of a segment's one tile.
+  SR_HOST_DEVICE static void stream_row(const KeyWords& key, const NonceWords& nonce, const Shape& shape,
+                                        int lane, Chunk* stream) {
+    const std::uint32_t counter = static_cast<std::uint32_t>(lane) - shape.pad_rows + 1;
+    Seal::put_stream(chacha20::keystream(key.key, nonce.words, counter), lane, stream);
+  }
+
   /// What a segment reads of the tensor, or adds to, on its way while the cipher is prepared.
   template <class Warp>
   SR_HOST_DEVICE static void fetch(Warp& warp, const std::byte* from, std::uint32_t bytes) {
@@ -193,32 +190,45 @@ struct FusedSmall {
     });
   }
 
+  /// Keystream, one-time key and powers of r of a segment, either way: the two warps of a pair run the same
+  /// code, which they meet for the first time, so that it is fetched once.
+  template <class Warp, class W>
+  SR_HOST_DEVICE static void prepare(Warp& warp, W& work, std::uint32_t i) {
+    Shared& shared = work.shared;
+    FusedFrame<1>& frame = shared.frame;
+    const bool seals = warp.index() == kSealer || warp.index() == kSealPreparer;
+    const auto pushed = work.pushed(i);
+    const auto pulled = work.pulled(i);
+    const KeyWords& key = seals ? frame.out_key(0) : frame.in_key(0);
+    const OpView& view = seals ? frame.out[0].view : frame.in[0].view;
+    if (warp.index() == kSealPreparer || warp.index() == kOpenPreparer) {
+      prepare_alone(warp, key, view, seals ? pushed.k : pulled.k,
+                    seals ? Seal::prep_of(shared.seal, 0) : Open::prep_of(shared.open, 0));
+      return;
+    }
+    if (seals || kCombine != CombineKind::replace) {
+      const std::byte* const from = seals ? shared.push.plaintext + pushed.place.payload
+                                          : shared.pull.combine.local + pulled.place.payload;
+      fetch(warp, from, seals ? pushed.place.payload_bytes : pulled.place.payload_bytes);
+    }
+    warp.step([&](int lane) {
+      if (lane == 0 && seals) shared.ticket = work.state.small_tickets[pushed.k % kSmallPlaces];
+    });
+    const Shape shape = seals ? pushed.shape : pulled.shape;
+    if (shape.tiles == 0) return;
+    const NonceWords nonce = nonce_words(key, view.first_number + (seals ? pushed.k : pulled.k));
+    Chunk* const stream =
+        seals ? Seal::transposed(shared.seal, pushed, 0, 0) : Open::transposed(shared.open, pulled, 0, 0);
+    warp.step([&](int lane) { stream_row(key, nonce, shape, lane, stream); });
+  }
+
   /// A segment both ways: 0, or the Code to stop with.
   template <class Block, class W>
   SR_HOST_DEVICE static std::uint32_t exchange_segment(Block& block, W& work, std::uint32_t i) {
     using Warp = typename Block::Warp;
     Shared& shared = work.shared;
     FusedFrame<1>& frame = shared.frame;
-    block.phase([&](Warp& warp) {
-      const int index = warp.index();
-      const auto pushed = work.pushed(i);
-      const auto pulled = work.pulled(i);
-      if (index == kSealer) {
-        fetch(warp, shared.push.plaintext + pushed.place.payload, pushed.place.payload_bytes);
-        warp.step([&](int lane) {
-          if (lane == 0) shared.ticket = work.state.small_tickets[pushed.k % kSmallPlaces];
-        });
-        stream<Seal>(warp, shared.seal, frame.out_key(0), frame.out[0].view, pushed);
-      } else if (index == kOpener) {
-        if constexpr (kCombine != CombineKind::replace)
-          fetch(warp, shared.pull.combine.local + pulled.place.payload, pulled.place.payload_bytes);
-        stream<Open>(warp, shared.open, frame.in_key(0), frame.in[0].view, pulled);
-      } else if (index == kSealPreparer) {
-        prepare_alone(warp, frame.out_key(0), frame.out[0].view, pushed.k, Seal::prep_of(shared.seal, 0));
-      } else {
-        prepare_alone(warp, frame.in_key(0), frame.in[0].view, pulled.k, Open::prep_of(shared.open, 0));
-      }
-    });
+    block.phase([&](Warp& warp) { prepare(warp, work, i); });
     block.phase([&](Warp& warp) {
       const int index = warp.index();
       if (index == kSealer) {

@@ -9,7 +9,9 @@ namespace sealring::cuda {
 namespace {
 
 constexpr const char* kStage = "device.nccl";
-constexpr std::chrono::microseconds kPauseMin{20}, kPauseMax{1000};
+/// NCCL's own thread takes some tens of microseconds to enqueue an exchange, and a sleep is never shorter
+/// than the kernel's timer slack (50 us): who slept between looks would wait longer than the exchange runs.
+constexpr std::chrono::microseconds kSpin{300}, kPauseMin{50}, kPauseMax{1000};
 
 Error ended_by_abort() {
   Error out;
@@ -71,7 +73,9 @@ Result<void> NcclComm::status() {
 }
 
 Result<void> NcclComm::settle(Deadline deadline, const char* doing) {
-  for (auto pause = kPauseMin;; pause = std::min(2 * pause, kPauseMax)) {
+  const Clock::time_point begun = Clock::now();
+  auto pause = kPauseMin;
+  while (true) {
     SR_TRY(const bool done, settled(doing));
     if (done) return {};
     if (deadline.expired()) {
@@ -83,7 +87,12 @@ Result<void> NcclComm::settle(Deadline deadline, const char* doing) {
       const std::lock_guard lock(mutex_);
       return end_with(std::move(error));
     }
+    if (Clock::now() - begun < kSpin) {
+      std::this_thread::yield();
+      continue;
+    }
     std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kPauseMax);
   }
 }
 
