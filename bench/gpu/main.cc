@@ -153,7 +153,7 @@ class Bench {
       group.members = {0, 1};
       group.timeout = std::chrono::seconds(20);
       group.wire = DeviceWireKind::local;  // they share the device
-      auto made = FusedRank::make(group, columns, small_bytes_max);
+      auto made = FusedRank::make(group, FusedGrid{columns}, small_bytes_max);
       if (!made) must(Result<void>(tl::unexpected(made.error())));
       ranks[i] = std::move(*made);
       for (auto& ring : keys[i]) ring = make_ring(Suite::chacha20_poly1305);

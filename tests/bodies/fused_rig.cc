@@ -79,8 +79,6 @@ void FusedWorld::run_kind(Baton& baton, int me, std::uint32_t rank, const FusedJ
     run_body<FusedSmall<K>>(baton, me, rank, job, dtype);
   else if (fused_choice(job).many)
     run_body<FusedMany<K>>(baton, me, rank, job, dtype);
-  else if (wide)
-    run_body<FusedWide<K>>(baton, me, rank, job, dtype);
   else
     run_body<FusedSingle<K>>(baton, me, rank, job, dtype);
 }

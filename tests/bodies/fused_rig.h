@@ -207,7 +207,6 @@ class FusedWorld {
   std::mt19937_64 random;
   std::uint64_t small_bytes_max = 0;  ///< see FusedTuning
   std::uint32_t segment_bytes = 0;    ///< likewise
-  bool wide = false;                  ///< steps with one record each way run with FusedWide's 16 workers
   std::vector<std::unique_ptr<Shifted>> windows;
   std::vector<std::unique_ptr<FusedState>> states;
   std::vector<WindowReads> reads;

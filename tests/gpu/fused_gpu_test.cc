@@ -52,9 +52,9 @@ class FusedGpu : public OnGpu {
   }
   void connect(std::chrono::nanoseconds timeout, std::uint64_t small_bytes_max = 0) {
     for (Rank i = 0; i < 2; ++i) {
-      windows[i] = std::make_unique<DeviceMemory>(FusedRank::window_bytes(2, kColumns));
+      windows[i] = std::make_unique<DeviceMemory>(FusedRank::window_bytes(2, grid.columns));
       windows[i]->fill(0);
-      auto made = FusedRank::make(config(i, timeout), kColumns, small_bytes_max);
+      auto made = FusedRank::make(config(i, timeout), grid, small_bytes_max);
       ASSERT_TRUE(made) << made.error().message();
       ranks[i] = std::move(*made);
     }
@@ -147,6 +147,7 @@ class FusedGpu : public OnGpu {
   }
 
   const std::chrono::seconds patience{std::getenv("SR_TEST_SANITIZER") == nullptr ? 5 : 250};
+  FusedGrid grid{kColumns};
   std::mt19937_64 random{11};
   std::unique_ptr<DeviceKeyRing> out_keys[2], in_keys[2];
   std::unique_ptr<DeviceMemory> windows[2];
@@ -188,6 +189,34 @@ TEST_F(FusedGpu, SmallStepsAreTheCpusAtAnySizeTypeAndAlignment) {
       }
     }
   }
+}
+
+// Blocks of three teams; teams without a column; more columns than teams; kernels without teams.
+TEST_F(FusedGpu, FewerBlocksThanColumnsGiveTheSameResults) {
+  for (const FusedGrid of : {FusedGrid{32, 11}, {96, 32}, {30, 3}, {7, 1}, {4, 3}}) {
+    grid = of;
+    connect(patience, kSmallBytesMax);
+    for (const std::uint64_t elements : {1ull, 4096ull, 100'003ull, 2'000'001ull}) {
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i32}) {
+        for (const Op kind : {Op::all_reduce, Op::reduce_scatter, Op::all_gather}) {
+          const OneOp op{elements, dtype, RedOp::sum, dtype_bytes(dtype), kind == Op::all_reduce, kind};
+          fill(op);
+          run(op);
+          ASSERT_NO_FATAL_FAILURE(expect_sums(op)) << of.columns << " columns, " << of.blocks << " blocks";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(FusedGpu, ATeamThatWaitsForNobodyEndsAtTheDeadline) {
+  grid = {96, 32};
+  connect(std::chrono::seconds(1));
+  const OneOp op{2'000'000, DType::f32, RedOp::sum, 0, false};
+  fill(op);
+  ASSERT_TRUE(enqueue(op, 1));
+  EXPECT_EQ(verdict(1), Code::timeout);
+  expect_poison(op, 1);
 }
 
 // Nothing but the ranks' own order stands between the steps.
@@ -348,14 +377,18 @@ TEST_F(FusedGpu, WhatDoesNotFitIsRefused) {
     DeviceGroupConfig group = config(0, std::chrono::seconds(1));
     group.suite = suite;
     group.members = std::move(members);
-    return FusedRank::make(group, columns).error().code;
+    return FusedRank::make(group, FusedGrid{columns}).error().code;
   };
   EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1}, 0), Code::invalid_argument);
   EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1}, kFusedColumnsMax + 1), Code::invalid_argument);
   EXPECT_EQ(made(Suite::aes_256_gcm, {0, 1}, 1), Code::unsupported);
   EXPECT_EQ(made(Suite::chacha20_poly1305, {0}, 1), Code::unsupported);
   EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1, 2, 3, 4, 5, 6, 7, 8}, 1), Code::unsupported);
-  auto unconnected = FusedRank::make(config(0, std::chrono::seconds(1)), 1);
+  EXPECT_EQ(FusedRank::make(config(0, std::chrono::seconds(1)), FusedGrid{2, 3}).error().code,
+            Code::invalid_argument);
+  EXPECT_EQ(FusedRank::make(config(0, std::chrono::seconds(1)), FusedGrid{2, 0}).error().code,
+            Code::invalid_argument);
+  auto unconnected = FusedRank::make(config(0, std::chrono::seconds(1)), FusedGrid{1});
   ASSERT_TRUE(unconnected);
   DeviceSend send;
   send.peer = 1;

@@ -39,7 +39,7 @@ class FusedManyGpu : public OnGpu, public ::testing::WithParamInterface<Rank> {
       group.timeout = timeout;
       windows.push_back(std::make_unique<DeviceMemory>(bytes));
       windows.back()->fill(0);
-      auto made = FusedRank::make(group, kColumns);
+      auto made = FusedRank::make(group, FusedGrid{kColumns});
       ASSERT_TRUE(made) << made.error().message();
       fused.push_back(std::move(*made));
       ASSERT_EQ(cudaStreamCreateWithFlags(&streams.emplace_back(), cudaStreamNonBlocking), cudaSuccess);

@@ -331,7 +331,41 @@ class DeviceWarp {
   }
 };
 
-class DeviceBlock {
+/// Barriers of a block. Barrier 0 is all of it.
+struct BlockBarriers {
+#if defined(__CUDA_ARCH__)
+  static __device__ void all() { __syncthreads(); }
+  static __device__ void first(int threads) { asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory"); }
+  static __device__ bool any(bool value) { return __syncthreads_or(value ? 1 : 0) != 0; }
+#endif
+};
+
+/// Barriers of a team: a block may be launched as several teams, which run a body each and know nothing of
+/// each other. threadIdx.y is a team's number, and threadIdx.x a thread's in its team.
+struct TeamBarriers {
+  static constexpr int kTeamsMax = 8;  ///< two of a multiprocessor's 16 barriers each
+#if defined(__CUDA_ARCH__)
+  static __device__ void all() {
+    asm volatile("bar.sync %0, %1;" ::"r"(2 * threadIdx.y), "r"(blockDim.x) : "memory");
+  }
+  static __device__ void first(int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(2 * threadIdx.y + 1), "r"(threads) : "memory");
+  }
+  static __device__ bool any(bool value) {
+    int out = 0;
+    asm volatile(
+        "{ .reg .pred mine, some; setp.ne.s32 mine, %1, 0; bar.red.or.pred some, %2, %3, mine; "
+        "selp.s32 %0, 1, 0, some; }"
+        : "=r"(out)
+        : "r"(value ? 1 : 0), "r"(2 * threadIdx.y), "r"(blockDim.x)
+        : "memory");
+    return out != 0;
+  }
+#endif
+};
+
+template <class Barriers>
+class DeviceBlockOf {
  public:
   using Warp = DeviceWarp;
   template <class T>
@@ -341,7 +375,7 @@ class DeviceBlock {
   };
 
   /// `group_warps` 0: the whole block.
-  SR_HOST_DEVICE explicit DeviceBlock(int group_warps = 0) : group_warps_(group_warps) {}
+  SR_HOST_DEVICE explicit DeviceBlockOf(int group_warps = 0) : group_warps_(group_warps) {}
   SR_HOST_DEVICE int warps() const {
 #if defined(__CUDA_ARCH__)
     return group_warps_ != 0 ? group_warps_ : static_cast<int>(blockDim.x) / kLanes;
@@ -363,15 +397,15 @@ class DeviceBlock {
     DeviceWarp warp;
     function(warp);
     if (group_warps_ == 0)
-      __syncthreads();
-    else  // barrier 0 is the whole block's
-      asm volatile("bar.sync 1, %0;" ::"r"(group_warps_ * kLanes) : "memory");
+      Barriers::all();
+    else
+      Barriers::first(group_warps_ * kLanes);
 #endif
   }
   template <class Function>
   SR_HOST_DEVICE bool any([[maybe_unused]] Function&& function) {
 #if defined(__CUDA_ARCH__)
-    return __syncthreads_or(function(static_cast<int>(threadIdx.x)) ? 1 : 0) != 0;
+    return Barriers::any(function(static_cast<int>(threadIdx.x)));
 #else
     return false;
 #endif
@@ -381,18 +415,20 @@ class DeviceBlock {
 #if defined(__CUDA_ARCH__)
     DeviceWarp warp;
     if (warp.index() < group_warps) {
-      DeviceBlock inner(group_warps);
+      DeviceBlockOf inner(group_warps);
       group(inner);
     } else {
       rest(warp);
     }
-    __syncthreads();
+    Barriers::all();
 #endif
   }
 
  private:
   int group_warps_;
 };
+using DeviceBlock = DeviceBlockOf<BlockBarriers>;
+using DeviceTeam = DeviceBlockOf<TeamBarriers>;
 
 #endif
 

@@ -42,17 +42,6 @@ Result<void> check_config(const DeviceGroupConfig& config, const DeviceGroupKeys
   return {};
 }
 
-/// Blocks of a fused kernel: all that fit at once; of ranks that may share the device, each its part, so that
-/// every one of them has some running.
-std::uint32_t fused_columns(const DeviceGroupConfig& config, unsigned multiprocessors) {
-  if (config.columns != 0) return config.columns;
-  const auto ranks = static_cast<std::uint32_t>(config.members.size());
-  const std::uint32_t blocks = ranks == 2 ? 3 : 2;
-  if (config.wire != DeviceWireKind::local) return multiprocessors * blocks;
-  // One multiprocessor is left to the small kernels between.
-  return std::max(1u, (multiprocessors - 1) * blocks / ranks);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<CudaGroup>> CudaGroup::make(const DeviceGroupConfig& config, DeviceGroupKeys keys) {
@@ -103,11 +92,11 @@ Result<void> CudaGroup::make_wire() {
   }
   std::uint64_t beside_bytes = 0;
   if (has_fused(config_)) {
-    const std::uint32_t columns = fused_columns(config_, multiprocessors_);
-    SR_TRY(fused_, FusedRank::make(config_, columns, kSmallBytesMax));
+    const FusedGrid grid = fused_grid(config_, multiprocessors_);
+    SR_TRY(fused_, FusedRank::make(config_, grid, kSmallBytesMax));
     const FusedState* const state = fused_->state();
     SR_TRY(checked(cudaMemcpy(&state_->fused, &state, sizeof state, cudaMemcpyHostToDevice), "group state"));
-    beside_bytes = FusedRank::window_bytes(world(), columns);
+    beside_bytes = FusedRank::window_bytes(world(), grid.columns);
   }
   SR_TRY(auto windows, WindowWire::make(config_, state_, beside_bytes));
   windows_ = windows.get();

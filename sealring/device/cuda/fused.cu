@@ -9,7 +9,6 @@
 #include "sealring/device/cuda/fused.h"
 #include "sealring/device/cuda/fused_job.h"
 #include "sealring/device/cuda/fused_kernel.h"
-#include "sealring/device/cuda/group_shape.h"
 #include "sealring/device/cuda/launched.h"
 
 namespace sealring::cuda {
@@ -52,8 +51,8 @@ Result<std::vector<FusedEntry>> loaded_entries(unsigned device) {
   add_fused_many_any(list);
   add_fused_small_sums(list);
   add_fused_small_others(list);
-  add_fused_wide_sums(list);
-  add_fused_wide_replace(list);
+  add_fused_teams_sums(list);
+  add_fused_teams_replace(list);
   int shared_max = 0;
   SR_TRY(checked(
       cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
@@ -72,12 +71,14 @@ Result<std::vector<FusedEntry>> loaded_entries(unsigned device) {
   return list;
 }
 
-Result<void> check_group(const DeviceGroupConfig& group, std::uint32_t columns) {
+Result<void> check_group(const DeviceGroupConfig& group, FusedGrid grid) {
   const std::size_t ranks = group.members.size();
-  if (columns == 0 || columns > kFusedColumnsMax)
+  if (grid.columns == 0 || grid.columns > kFusedColumnsMax)
     return fail(
         Code::invalid_argument, kStage,
-        "columns must be 1 to " + std::to_string(kFusedColumnsMax) + ", not " + std::to_string(columns));
+        "columns must be 1 to " + std::to_string(kFusedColumnsMax) + ", not " + std::to_string(grid.columns));
+  if (grid.blocks == 0 || grid.blocks > grid.columns)
+    return fail(Code::invalid_argument, kStage, "a step has 1 block to a block a column");
   if (group.suite != Suite::chacha20_poly1305)
     return fail(Code::unsupported, kStage, "the fused kernels are of chacha20-poly1305 only");
   if (ranks < 2 || ranks > kFusedRanksMax)
@@ -99,24 +100,18 @@ FusedRank::~FusedRank() {
   }
 }
 
-Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& group, std::uint32_t columns,
+Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& group, FusedGrid grid,
                                                    std::uint64_t small_bytes_max) {
-  SR_TRY(check_group(group, columns));
+  SR_TRY(check_group(group, grid));
   if (small_bytes_max > kSmallBytesMax)
     return fail(Code::invalid_argument, kStage,
                 "small steps are at most " + std::to_string(kSmallBytesMax) + " bytes");
   const DeviceGuard guard(group.device);
   std::unique_ptr<FusedRank> out(new FusedRank);
   out->group_ = group;
-  out->columns_ = columns;
+  out->grid_ = grid;
   out->small_bytes_max_ = small_bytes_max;
   SR_TRY(out->entries_, loaded_entries(group.device));
-  int multiprocessors = 0;
-  SR_TRY(checked(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
-                                        static_cast<int>(group.device)),
-                 "query"));
-  // Ranks that share a device must all have room for a block.
-  out->wide_ = group.wire != DeviceWireKind::local && columns <= static_cast<std::uint32_t>(multiprocessors);
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(FusedState)), "fused state", sizeof(FusedState)));
   const auto state = std::make_unique<FusedState>();
   state->timeout_ns = wait_ns_of(group);
@@ -132,7 +127,7 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
 Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peers, GroupVerdict* told) {
   if (my_window == nullptr || peers.size() != ranks())
     return fail(Code::invalid_argument, kStage, "every rank of the group has a window");
-  const std::uint64_t region_bytes = fused_region_bytes(ranks(), columns_);
+  const std::uint64_t region_bytes = fused_region_bytes(ranks(), grid_.columns);
   FusedPeers table;
   table.count = ranks() - 1;
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
@@ -156,10 +151,10 @@ Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peer
 
 const FusedEntry* FusedRank::entry_for(const FusedJob& job) const {
   const FusedChoice choice = fused_choice(job);
-  const bool wide = wide_ && !choice.many && !choice.small;
+  const bool teams = grid_.blocks < grid_.columns && !choice.many && !choice.small;
   for (const FusedEntry& entry : entries_) {
     if (entry.combine == choice.combine && (entry.links > 1) == choice.many && entry.small == choice.small &&
-        entry.wide == wide)
+        (entry.teams > 1) == teams)
       return &entry;
   }
   return nullptr;
@@ -172,14 +167,15 @@ Result<void> FusedRank::launch(const FusedEntry& entry, const FusedJob& job, con
   void* prologue_arguments[] = {&state_, &reservation};
   SR_TRY(launched(reinterpret_cast<const void*>(&fused_prologue), 1, kLanes, 0, native, overlapped_,
                   prologue_arguments));
+  const std::uint32_t blocks = std::min(grid_.blocks, (job.columns() + entry.teams - 1) / entry.teams);
   Chunk pattern;
   poison(op.dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
   FusedStep<1> narrow = narrowed<1>(job);
-  FusedJob wide = job;
-  void* const told = entry.links == 1 ? static_cast<void*>(&narrow) : static_cast<void*>(&wide);
+  FusedJob whole = job;
+  void* const told = entry.links == 1 ? static_cast<void*>(&narrow) : static_cast<void*>(&whole);
   void* arguments[] = {told, &state_, &pattern};
-  return launched(entry.kernel, job.columns(), entry.threads, entry.shared_bytes, native, overlapped_,
-                  arguments);
+  return launched(entry.kernel, blocks, dim3(entry.threads, entry.teams), entry.shared_bytes, native,
+                  overlapped_, arguments);
 }
 
 Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,
@@ -188,7 +184,7 @@ Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> 
   if (peers_.count == 0) return fail(Code::invalid_argument, kStage, "the peers are not connected");
   if (sends.empty() && recvs.empty()) return {};
   SR_TRY(FusedJob job,
-         fused_job_of(group_, op, sends, recvs, rules, peers_, FusedTuning{columns_, small_bytes_max_}));
+         fused_job_of(group_, op, sends, recvs, rules, peers_, FusedTuning{grid_.columns, small_bytes_max_}));
   const FusedEntry* const entry = entry_for(job);
   if (entry == nullptr) return fail(Code::unsupported, kStage, "no fused kernel for such a step");
   const DeviceGuard guard(group_.device);

@@ -9,6 +9,7 @@
 #include "sealring/base/result.h"
 #include "sealring/device/cuda/copy_stream.h"
 #include "sealring/device/cuda/fused_state.h"
+#include "sealring/device/cuda/group_shape.h"
 #include "sealring/device/cuda/launch.h"
 #include "sealring/device/device_group.h"
 
@@ -18,9 +19,8 @@ struct FusedEntry {
   CombineKind combine = CombineKind::any;
   std::uint32_t links = 1;  ///< records each way at most
   bool small = false;       ///< through lines
-  bool wide = false;        ///< of few columns: a block fills a multiprocessor
-  unsigned threads = 0;
-  unsigned blocks = 1;  ///< resident on a multiprocessor
+  unsigned threads = 0;     ///< of a team
+  unsigned teams = 1;       ///< of a block: each has columns of its own
   std::size_t shared_bytes = 0;
   const void* kernel = nullptr;
 };
@@ -36,8 +36,8 @@ void add_fused_many_replace(std::vector<FusedEntry>& list);
 void add_fused_many_any(std::vector<FusedEntry>& list);
 void add_fused_small_sums(std::vector<FusedEntry>& list);
 void add_fused_small_others(std::vector<FusedEntry>& list);
-void add_fused_wide_sums(std::vector<FusedEntry>& list);
-void add_fused_wide_replace(std::vector<FusedEntry>& list);
+void add_fused_teams_sums(std::vector<FusedEntry>& list);
+void add_fused_teams_replace(std::vector<FusedEntry>& list);
 
 /// Steps follow one another in stream order, one at a time, in the same order on all ranks. Not thread-safe,
 /// but for verdict_so_far() and abort(). A failed rank stays failed. Its verdict and those of the key rings
@@ -52,11 +52,10 @@ class FusedRank {
   static std::uint64_t window_bytes(std::uint32_t ranks, std::uint32_t columns) {
     return fused_window_bytes(ranks, columns);
   }
-  /// Of `group`: device, suite, rank, members, group_id, th3, timeout. `columns`: blocks of a step at most;
-  /// and every rank must be able to have one of its own running. `small_bytes_max`: see FusedTuning. Both are
-  /// the same on all ranks. Errors: INVALID_ARGUMENT, UNSUPPORTED (suite, ranks), GPU_UNSUPPORTED,
-  /// OUT_OF_MEMORY, CUDA.
-  static Result<std::unique_ptr<FusedRank>> make(const DeviceGroupConfig& group, std::uint32_t columns,
+  /// Of `group`: device, suite, rank, members, group_id, th3, timeout. `grid`: every rank must be able to
+  /// have a block of its own running. `small_bytes_max`: see FusedTuning. It and the columns are the same on
+  /// all ranks. Errors: INVALID_ARGUMENT, UNSUPPORTED (suite, ranks), GPU_UNSUPPORTED, OUT_OF_MEMORY, CUDA.
+  static Result<std::unique_ptr<FusedRank>> make(const DeviceGroupConfig& group, FusedGrid grid,
                                                  std::uint64_t small_bytes_max = 0);
 
   struct Peer {
@@ -69,7 +68,7 @@ class FusedRank {
   /// null: nobody. All of it is the caller's and outlives this. Errors: INVALID_ARGUMENT, CUDA.
   Result<void> connect(std::byte* my_window, std::span<const Peer> peers, GroupVerdict* told = nullptr);
 
-  std::uint32_t columns() const { return columns_; }
+  std::uint32_t columns() const { return grid_.columns; }
   std::uint64_t small_bytes_max() const { return small_bytes_max_; }
   /// The prologue and the step's one kernel; nothing for a step without records. What the moves may be:
   /// fused_job_of() (fused_job.h). `output`: of the op whose last step this is, all of which a failure
@@ -87,7 +86,7 @@ class FusedRank {
   Result<void> abort();
   /// Tests: the state behind the product's back.
   FusedState* state() const { return state_; }
-  WindowShape region() const { return fused_region(ranks(), columns_); }
+  WindowShape region() const { return fused_region(ranks(), grid_.columns); }
 
  private:
   FusedRank() = default;
@@ -97,9 +96,8 @@ class FusedRank {
   Result<void> told(const std::uint32_t (&words)[3]) const;
 
   DeviceGroupConfig group_;
-  std::uint32_t columns_ = 0;
+  FusedGrid grid_;
   std::uint64_t small_bytes_max_ = 0;
-  bool wide_ = false;        ///< no more columns than multiprocessors
   bool overlapped_ = false;  ///< a kernel may begin while the one before it ends
   std::vector<FusedEntry> entries_;
   FusedState* state_ = nullptr;

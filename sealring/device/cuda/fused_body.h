@@ -386,10 +386,6 @@ struct FusedBody {
 template <CombineKind kCombine>
 using FusedSingle = FusedBody<4, 3, kFusedSegmentMax, kCombine, 1>;
 
-/// The same where an op may have no more blocks than the chip has multiprocessors: one that fills its own.
-template <CombineKind kCombine>
-using FusedWide = FusedBody<16, 1, kFusedSegmentMax, kCombine, 1>;
-
 /// Steps with several: reductions keep the segments of all peers side by side.
 template <CombineKind kCombine>
 using FusedMany = FusedBody<4, kCombine == CombineKind::replace ? 3 : 2,

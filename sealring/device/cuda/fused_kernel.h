@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "sealring/device/cuda/fused.h"
 #include "sealring/device/cuda/fused_body.h"
 #include "sealring/device/cuda/fused_small.h"
@@ -121,42 +123,53 @@ class DeviceFabric {
   const FusedState& state_;
 };
 
-template <class Body>
-__global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
+/// A block has kTeams teams, each with a column at a time. kInTurn: where there are fewer teams than columns,
+/// they go on with the columns that are left, as blocks would that had to wait for room. (Else there is a
+/// block a column; the loop costs registers.)
+template <class Body, int kTeams, bool kInTurn>
+__global__ void __launch_bounds__(Body::kThreads* kTeams, kTeams == 1 ? Body::kBlocks : 1)
     fused_kernel(const __grid_constant__ typename Body::Job job, FusedState* const state,
                  const Chunk pattern) {
+  static_assert(kTeams <= TeamBarriers::kTeamsMax);
   extern __shared__ __align__(1024) unsigned char raw[];
-  typename Body::Shared& shared = *reinterpret_cast<typename Body::Shared*>(raw);
+  typename Body::Shared& shared = reinterpret_cast<typename Body::Shared*>(raw)[threadIdx.y];
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();  // the next step's prologue may wait for this kernel's end
   cudaGridDependencySynchronize();            // the prologue is done
 #endif
-  DeviceBlock block;
+  std::conditional_t<kTeams == 1, DeviceBlock, DeviceTeam> block;
   DeviceFabric fabric(*state);
-  Body::run(block, shared, fabric, job, gridDim.x, *state, pattern);
+  if constexpr (kInTurn) {
+    const std::uint32_t columns = job.columns();
+    for (std::uint32_t i = blockIdx.x * kTeams + threadIdx.y; i < columns; i += gridDim.x * kTeams)
+      Body::run(block, shared, fabric, job, columns, *state, pattern);
+  } else {
+    static_assert(kTeams == 1);
+    Body::run(block, shared, fabric, job, gridDim.x, *state, pattern);
+  }
 }
 
-template <class Body>
+template <class Body, int kTeams = 1, bool kInTurn = true>
 FusedEntry fused_entry(CombineKind combine) {
   FusedEntry out;
   out.combine = combine;
   out.links = Body::kLinks;
   out.threads = Body::kThreads;
-  out.blocks = Body::kBlocks;
-  out.shared_bytes = sizeof(typename Body::Shared);
-  out.kernel = reinterpret_cast<const void*>(&fused_kernel<Body>);
+  out.teams = kTeams;
+  out.shared_bytes = kTeams * sizeof(typename Body::Shared);
+  out.kernel = reinterpret_cast<const void*>(&fused_kernel<Body, kTeams, kInTurn>);
   return out;
 }
 
 template <CombineKind kCombine>
 void add_fused(std::vector<FusedEntry>& list) {
-  list.push_back(fused_entry<FusedSingle<kCombine>>(kCombine));
+  list.push_back(fused_entry<FusedSingle<kCombine>, 1, false>(kCombine));
 }
 template <CombineKind kCombine>
-void add_fused_wide(std::vector<FusedEntry>& list) {
-  FusedEntry entry = fused_entry<FusedWide<kCombine>>(kCombine);
-  entry.wide = true;
-  list.push_back(entry);
+void add_fused_teams(std::vector<FusedEntry>& list) {
+  using Body = FusedSingle<kCombine>;
+  static_assert(Body::kBlocks == kFusedTeams);
+  list.push_back(fused_entry<Body, kFusedTeams>(kCombine));
 }
 template <CombineKind kCombine>
 void add_fused_small(std::vector<FusedEntry>& list) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "sealring/device/cuda/fused_window.h"
+#include "sealring/device/cuda/fused_state.h"
 #include "sealring/device/cuda/move_plan.h"
 #include "sealring/device/device_group.h"
 
@@ -23,6 +23,30 @@ inline SlotPlace slot_place(const DeviceGroupConfig& config) {
 }
 inline std::uint64_t slot_bytes_of(const DeviceGroupConfig& config) {
   return slot_bytes_of(static_cast<std::uint32_t>(config.members.size()), slot_place(config));
+}
+
+/// Columns that a block has side by side where blocks are few: as many as fit a multiprocessor.
+inline constexpr std::uint32_t kFusedTeams = 3;
+
+/// Columns of a fused step, which all ranks must have alike, and blocks of its kernel, at most.
+struct FusedGrid {
+  std::uint32_t columns = 0;
+  std::uint32_t blocks = columns;  ///< fewer than columns: a block has several, side by side or in turn
+};
+/// All columns that fit at once; of ranks that may share the device each its part, so that every one of them
+/// has some running. `config.columns` bounds the blocks; where those leave multiprocessors empty, each has
+/// the columns of a whole one.
+inline FusedGrid fused_grid(const DeviceGroupConfig& config, std::uint32_t multiprocessors) {
+  const auto ranks = static_cast<std::uint32_t>(config.members.size());
+  const bool shares_device = config.wire == DeviceWireKind::local;
+  if (config.columns != 0) {
+    const bool few = !shares_device && ranks == 2 && config.columns <= multiprocessors;
+    return {few ? std::min(kFusedTeams * config.columns, kFusedColumnsMax) : config.columns, config.columns};
+  }
+  const std::uint32_t resident = ranks == 2 ? 3 : 2;
+  if (!shares_device) return {multiprocessors * resident};
+  // One multiprocessor is left to the small kernels between.
+  return {std::max(1u, (multiprocessors - 1) * resident / ranks)};
 }
 
 /// Of every wait: far below the end of the device's clock, so that a deadline never wraps.

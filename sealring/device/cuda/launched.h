@@ -30,14 +30,14 @@ inline Result<bool> can_overlap(unsigned device) {
   return major >= 9;
 }
 
-inline Result<void> launched(const void* kernel, unsigned blocks, unsigned threads, std::size_t shared_bytes,
+inline Result<void> launched(const void* kernel, unsigned blocks, dim3 threads, std::size_t shared_bytes,
                              cudaStream_t stream, bool overlapped, void** arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(blocks);
-  config.blockDim = dim3(threads);
+  config.blockDim = threads;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;

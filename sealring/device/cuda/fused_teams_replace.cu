@@ -3,6 +3,6 @@
 
 namespace sealring::cuda {
 
-void add_fused_wide_replace(std::vector<FusedEntry>& list) { add_fused_wide<CombineKind::replace>(list); }
+void add_fused_teams_replace(std::vector<FusedEntry>& list) { add_fused_teams<CombineKind::replace>(list); }
 
 }  // namespace sealring::cuda

@@ -1,0 +1,72 @@
+// Claim: how many columns and blocks a fused step has is a pure function of the group's configuration and of
+// the GPU, alike on all ranks; ranks that share a GPU all have room; a bound on blocks is kept, and where it
+// leaves multiprocessors empty, each block has as many columns as fit one.
+// How: the function, configuration by configuration.
+#include "sealring/device/cuda/group_shape.h"
+
+#include <gtest/gtest.h>
+
+namespace sealring::cuda {
+namespace {
+
+constexpr std::uint32_t kMultiprocessors = 132;
+
+FusedGrid grid(DeviceWireKind wire, std::size_t ranks, unsigned columns) {
+  DeviceGroupConfig config;
+  config.wire = wire;
+  config.members.resize(ranks);
+  config.columns = columns;
+  return fused_grid(config, kMultiprocessors);
+}
+
+TEST(FusedGrid, ByDefaultAllThatFitAtOnceABlockEach) {
+  for (const DeviceWireKind wire : {DeviceWireKind::ipc, DeviceWireKind::fabric}) {
+    const FusedGrid two = grid(wire, 2, 0), eight = grid(wire, 8, 0);
+    EXPECT_EQ(two.columns, 3 * kMultiprocessors);
+    EXPECT_EQ(two.blocks, two.columns);
+    EXPECT_EQ(eight.columns, 2 * kMultiprocessors);
+    EXPECT_EQ(eight.blocks, eight.columns);
+  }
+}
+
+TEST(FusedGrid, RanksThatShareAGpuAllHaveRoom) {
+  for (std::size_t ranks = 2; ranks <= kFusedRanksMax; ++ranks) {
+    const FusedGrid each = grid(DeviceWireKind::local, ranks, 0);
+    const std::size_t resident = ranks == 2 ? 3 : 2;
+    EXPECT_LE(ranks * each.blocks, (kMultiprocessors - 1) * resident);
+    EXPECT_GT((ranks + 1) * each.blocks, (kMultiprocessors - 2) * resident);
+    EXPECT_EQ(each.blocks, each.columns);
+    EXPECT_EQ(grid(DeviceWireKind::local, ranks, 5).columns, 5u);
+    EXPECT_EQ(grid(DeviceWireKind::local, ranks, 5).blocks, 5u);
+  }
+  DeviceGroupConfig tiny;
+  tiny.wire = DeviceWireKind::local;
+  tiny.members.resize(2);
+  EXPECT_EQ(fused_grid(tiny, 1).columns, 1u);
+}
+
+TEST(FusedGrid, ABoundOnBlocksIsKeptAndAMultiprocessorFilled) {
+  for (const unsigned bound : {1u, 66u, 132u}) {
+    const FusedGrid few = grid(DeviceWireKind::ipc, 2, bound);
+    EXPECT_EQ(few.blocks, bound);
+    EXPECT_EQ(few.columns, kFusedTeams * bound);
+  }
+  for (const unsigned bound : {133u, 264u, 396u}) {
+    const FusedGrid many = grid(DeviceWireKind::ipc, 2, bound);
+    EXPECT_EQ(many.blocks, bound);
+    EXPECT_EQ(many.columns, bound);
+  }
+  EXPECT_EQ(grid(DeviceWireKind::ipc, 3, 66).columns, 66u);
+  EXPECT_EQ(grid(DeviceWireKind::ipc, 3, 66).blocks, 66u);
+}
+
+TEST(FusedGrid, NoMoreColumnsThanThereAreTicketsFor) {
+  DeviceGroupConfig config;
+  config.members.resize(2);
+  config.columns = 500;
+  EXPECT_EQ(fused_grid(config, 512).columns, kFusedColumnsMax);
+  EXPECT_EQ(fused_grid(config, 512).blocks, 500u);
+}
+
+}  // namespace
+}  // namespace sealring::cuda
