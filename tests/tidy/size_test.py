@@ -66,8 +66,7 @@ def test_files_are_short():
     wrong = []
     for path in CPP_FILES + PYTHON_FILES + BASH_FILES + BUILD_FILES:
         lines = read(path).count("\n")
-        # ./run is one script by design, with all commands in it.
-        long_allowed = name(path).startswith("sealring/device/cuda/") or name(path) == "run"
+        long_allowed = name(path).startswith("sealring/device/cuda/")
         if lines > (KERNEL_LINES if long_allowed else FILE_LINES):
             wrong.append(f"{name(path)}: {lines} lines")
     assert not wrong, report(wrong)
