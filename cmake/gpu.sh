@@ -84,14 +84,15 @@ gpu_profiler() {
 
 run_gpu_test() {
   gpu_arguments "$@"
-  step_total=5
+  step_total=6
   required_step "GPU build" gpu_build OFF gpu_tests
   gpu_step "gpu-tests" gpu_tests gpu-tests timeout 300 build/run-gpu/tests/gpu_tests
   # A sanitizer slows kernels down by 20 and more: one test of each kind of kernel.
   gpu_step "memcheck" gpu_sanitizer memcheck 120 \
     '*EveryLength*:*Bulk*:*BadTag*:Vectors*:Numbers*:FusedGpu*:*EverySumOfEveryType:*Bit*'
   gpu_step "racecheck" gpu_sanitizer racecheck 80 \
-    '*BadTag*:*Bulk*:FusedGpu.EveryOperation:*EverySumOfEveryType'
+    '*BadTag*:*Bulk*:FusedGpu.EveryOperation:*TeamsWithColumnsInTurn:*EverySumOfEveryType'
+  gpu_step "synccheck" gpu_sanitizer synccheck 60 '*TeamsWithColumnsInTurn'
   gpu_step "ncu" gpu_profiler
   printf '\n%-12s %8s %8s %8s %8s\n' "" passed failed skipped time
   printf '%s\n' "${gpu_rows[@]}"

@@ -122,10 +122,8 @@ using DeviceGroupFactory = std::function<Result<std::unique_ptr<DeviceGroup>>(co
 struct DevicePlace {
   unsigned device = 0;
   DeviceWireKind wire = DeviceWireKind::ipc;
-  unsigned columns = 0;      ///< as DeviceGroupConfig::columns
-  /// Go on by DeviceWireKind::nccl where `wire` does not work for some member. Where ipc does not, fabric is
-  /// tried first in any case.
-  bool allow_staged = true;
+  unsigned columns = 0;  ///< as DeviceGroupConfig::columns
+  WireFallback fallback = WireFallback::staged;
   DeviceGroupFactory factory = make_cuda_group;
 
   /// The same under SEALRING_PATH: "staged" takes DeviceWireKind::nccl, "fused" never falls back to it.

@@ -60,7 +60,7 @@ void DeviceCommunicator::on_death() {
 
 void DeviceCommunicator::leave(Deadline deadline) {
   if (core_->verdict.dead() || left_.exchange(true)) return;
-  const SetupRecord record{parts_.place.wire, parts_.place.allow_staged, parts_.place.columns, Code::ok, {}};
+  const SetupRecord record{parts_.place.wire, parts_.place.fallback, parts_.place.columns, Code::ok, {}};
   const auto met = parts_.rounds->share(record, deadline);
   if (met || core_->verdict.dead()) return;
   const Error& error = met.error();

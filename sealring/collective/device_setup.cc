@@ -131,8 +131,10 @@ class Setup {
     out.parts.rounds = std::make_unique<SetupRounds>(core_, *keys);
     out.parts.keys = std::make_unique<DeviceKeys>(*keys);
     auto outcome = rounds(out.parts, *keys);
-    // A member may still write into this one's window, which must not be freed then.
-    if (out.parts.channel && (!outcome || *outcome)) out.parts.channel->group().abort();
+    // From the probe on a member may write into this one's window, which must not be freed then. Before it
+    // none does, and who fails in agreement with the others frees it. NCCL is told that nobody comes.
+    const bool in_use = probing_ || place_.wire == DeviceWireKind::nccl;
+    if (out.parts.channel && (!outcome || (*outcome && in_use))) out.parts.channel->group().abort();
     if (!outcome) {
       core_.die(outcome.error());
       return tl::unexpected(std::move(outcome).error());
@@ -151,6 +153,7 @@ class Setup {
     const auto connected = parts.channel->group().connect(offers, step_deadline(deadline_, kConnectMax));
     SR_TRY(share(parts, "device.connect", connected.map([] { return Bytes(); })));
     if (failure_) return failure_;
+    probing_ = true;
     const auto probed = Prober(core_, parts).run(step_deadline(deadline_, kProbeMax));
     SR_TRY(share(parts, "device.probe", probed.map([] { return Bytes(); })));
     return failure_;
@@ -179,7 +182,7 @@ class Setup {
 
   /// Tells the others how this rank fares, and gives what they offered. Sets failure_ where one does not.
   Result<std::vector<Bytes>> share(DeviceParts& parts, const char* stage, const Result<Bytes>& mine) {
-    SetupRecord record{place_.wire, place_.allow_staged, place_.columns, Code::ok, {}};
+    SetupRecord record{place_.wire, place_.fallback, place_.columns, Code::ok, {}};
     if (mine) {
       record.body = *mine;
     } else {
@@ -202,12 +205,12 @@ class Setup {
     error.rank = core_.config.rank;
     error.peer = member;
     error.stage = stage;
-    if (record.wire != place_.wire || record.allow_staged != place_.allow_staged ||
+    if (record.wire != place_.wire || record.fallback != place_.fallback ||
         record.columns != place_.columns) {
       error.code = Code::config;
-      error.what = fmt::format("rank {} wants wire {}, columns {}, staging {}; this rank {}, {}, {}", member,
-                               to_string(record.wire), record.columns, record.allow_staged,
-                               to_string(place_.wire), place_.columns, place_.allow_staged);
+      error.what = fmt::format("rank {} wants wire {}, columns {}, behind it {}; this rank {}, {}, {}",
+                               member, to_string(record.wire), record.columns, to_string(record.fallback),
+                               to_string(place_.wire), place_.columns, to_string(place_.fallback));
       failure_ = std::move(error);
       return;
     }
@@ -226,13 +229,30 @@ class Setup {
   const DevicePlace place_;
   const Deadline deadline_;
   std::optional<Error> failure_;
+  bool probing_ = false;
 };
 
 /// What is tried where `wire` does not work.
-std::optional<DeviceWireKind> wire_behind(DeviceWireKind wire, bool allow_staged) {
+std::optional<DeviceWireKind> wire_behind(DeviceWireKind wire, WireFallback fallback) {
+  if (wire == DeviceWireKind::nccl || fallback == WireFallback::none) return std::nullopt;
   if (wire == DeviceWireKind::ipc) return DeviceWireKind::fabric;
-  if (wire == DeviceWireKind::nccl || !allow_staged) return std::nullopt;
+  if (fallback == WireFallback::windows) return std::nullopt;
   return DeviceWireKind::nccl;
+}
+
+/// Whether the wire behind `tried` may be tried. One that nobody asked for may also lack memory, or a driver
+/// that is ready: nothing is worse then than before.
+bool may_go_on(Code failure, DeviceWireKind tried, DeviceWireKind asked) {
+  const bool unasked = tried != asked && (failure == Code::out_of_memory || failure == Code::gpu_absent);
+  return wire_is_at_fault(failure) || unasked;
+}
+
+void log_failure(DeviceWireKind tried, std::optional<DeviceWireKind> next, const Error& failure) {
+  const char* const what = !next ? "device wire does not work"
+                           : *next == DeviceWireKind::nccl
+                               ? "device wire does not work, ciphertext goes through NCCL"
+                               : "device wire does not work, another one is tried";
+  log(LogLevel::warning, what, {{"wire", std::string(to_string(tried))}, {"reason", failure.message()}});
 }
 
 }  // namespace
@@ -240,7 +260,7 @@ std::optional<DeviceWireKind> wire_behind(DeviceWireKind wire, bool allow_staged
 DevicePlace DevicePlace::under(const Environment& environment) const {
   DevicePlace out = *this;
   if (environment.path == "staged") out.wire = DeviceWireKind::nccl;
-  if (environment.path == "fused") out.allow_staged = false;
+  if (environment.path == "fused" && fallback == WireFallback::staged) out.fallback = WireFallback::windows;
   return out;
 }
 
@@ -249,23 +269,22 @@ Result<DeviceParts> set_up_device_group(SessionCore& core, const std::vector<Ran
                                         Deadline deadline) {
   DevicePlace tried = place;
   std::string under = prefix;
-  std::optional<Error> failure;
+  std::optional<Error> told;
   while (true) {
     SR_TRY(Attempt attempt, Setup(core, members, tried, deadline).attempt(store, under));
     if (!attempt.failure) return std::move(attempt.parts);
+    Error& failure = *attempt.failure;
     // A bad tag is one wherever it is met [protocol C.1]: no other wire is tried under this session.
-    if (attempt.failure->code == Code::data_tag) core.die(*attempt.failure);
-    const bool another_may_do = wire_is_at_fault(attempt.failure->code);
-    const auto next = wire_behind(tried.wire, place.allow_staged);
-    // That there is no fabric says less than why what was asked for does not work.
-    if (!failure || !another_may_do || tried.wire != DeviceWireKind::fabric)
-      failure = std::move(attempt.failure);
-    if (!another_may_do || !next) return fail(*std::move(failure));
-    const bool staged = *next == DeviceWireKind::nccl;
-    log(staged ? LogLevel::warning : LogLevel::info,
-        staged ? "device wire does not work, ciphertext goes through NCCL"
-               : "device wire does not work, trying another",
-        {{"wire", std::string(to_string(place.wire))}, {"reason", failure->message()}});
+    if (failure.code == Code::data_tag) core.die(failure);
+    if (!may_go_on(failure.code, tried.wire, place.wire)) return fail(std::move(failure));
+    const auto next = wire_behind(tried.wire, place.fallback);
+    log_failure(tried.wire, next, failure);
+    // Why there is no fabric says less than why what was asked for does not work.
+    if (told && tried.wire == DeviceWireKind::fabric)
+      told->what += fmt::format("; over the fabric: {}", failure.what);
+    else
+      told = std::move(failure);
+    if (!next) return fail(*std::move(told));
     attempt.parts.channel.reset();  // the device first
     tried.wire = *next;
     under = prefix + "/" + std::string(to_string(*next));

@@ -27,7 +27,8 @@ ChannelConfig config_of(const CommConfig& config) {
 Bytes SetupRecord::encode() const {
   SR_CHECK(body.size() <= kBodyBytesMax, "bytes", body.size());
   ByteWriter out;
-  out.put(kVersion).put(static_cast<std::uint8_t>(wire)).put(std::uint8_t{allow_staged}).put(std::uint8_t{0});
+  out.put(kVersion).put(static_cast<std::uint8_t>(wire)).put(static_cast<std::uint8_t>(fallback));
+  out.put(std::uint8_t{0});
   out.put(columns).put(static_cast<std::uint16_t>(code)).put(static_cast<std::uint16_t>(body.size()));
   out.put(ByteView(body));
   Bytes bytes = out.take();
@@ -39,11 +40,12 @@ Result<SetupRecord> SetupRecord::parse(ByteView bytes) {
   if (bytes.size() != kBytes) return malformed("a set-up record has another size");
   ByteReader in(bytes);
   if (in.get<std::uint8_t>() != kVersion) return malformed("a set-up record of another version");
-  const auto wire = in.get<std::uint8_t>(), staged = in.get<std::uint8_t>(), zero = in.get<std::uint8_t>();
+  const auto wire = in.get<std::uint8_t>(), fallback = in.get<std::uint8_t>(), zero = in.get<std::uint8_t>();
   SetupRecord out;
   out.columns = in.get<std::uint32_t>();
   const auto code = in.get<std::uint16_t>(), length = in.get<std::uint16_t>();
-  if (wire > static_cast<std::uint8_t>(DeviceWireKind::fabric) || staged > 1 || zero != 0)
+  if (wire > static_cast<std::uint8_t>(DeviceWireKind::fabric) ||
+      fallback > static_cast<std::uint8_t>(WireFallback::staged) || zero != 0)
     return malformed("a set-up record with a value that does not exist");
   const auto known = all_codes();
   const auto same = [code](const CodeInfo& info) { return static_cast<std::uint16_t>(info.code) == code; };
@@ -55,7 +57,7 @@ Result<SetupRecord> SetupRecord::parse(ByteView bytes) {
   if (std::any_of(rest.begin(), rest.end(), [](std::byte each) { return each != std::byte{0}; }))
     return malformed("a set-up record with bytes behind its body");
   out.wire = static_cast<DeviceWireKind>(wire);
-  out.allow_staged = staged == 1;
+  out.fallback = static_cast<WireFallback>(fallback);
   out.code = static_cast<Code>(code);
   return out;
 }

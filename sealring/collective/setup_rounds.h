@@ -14,7 +14,7 @@
 
 namespace sealring {
 
-/// What a member says in a round. Encoded: u8 version(1) || u8 wire || u8 allow_staged || u8 0 || u32 columns
+/// What a member says in a round. Encoded: u8 version(1) || u8 wire || u8 fallback || u8 0 || u32 columns
 /// || u16 code || u16 body bytes || body || zeros, kBytes in all, big-endian.
 struct SetupRecord {
   static constexpr std::size_t kHeadBytes = 12;
@@ -22,7 +22,7 @@ struct SetupRecord {
   static constexpr std::size_t kBytes = kHeadBytes + kBodyBytesMax;
 
   DeviceWireKind wire = DeviceWireKind::ipc;  ///< as DevicePlace, to be the same on all members
-  bool allow_staged = true;
+  WireFallback fallback = WireFallback::staged;
   std::uint32_t columns = 0;
   Code code = Code::ok;  ///< how the member fared since the last round
   Bytes body;            ///< ok: what the round is about; else a sentence

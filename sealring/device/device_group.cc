@@ -16,4 +16,16 @@ std::string_view to_string(DeviceWireKind kind) {
   return "?";
 }
 
+std::string_view to_string(WireFallback fallback) {
+  switch (fallback) {
+    case WireFallback::none:
+      return "nothing";
+    case WireFallback::windows:
+      return "other windows";
+    case WireFallback::staged:
+      return "anything";
+  }
+  return "?";
+}
+
 }  // namespace sealring

@@ -38,6 +38,14 @@ enum class DeviceWireKind : std::uint8_t {
 };
 std::string_view to_string(DeviceWireKind kind);
 
+/// What is tried where the wire that was asked for does not work for some member.
+enum class WireFallback : std::uint8_t {
+  none,
+  windows,  ///< where ipc does not work, fabric
+  staged,   ///< and where windows do not, nccl
+};
+std::string_view to_string(WireFallback fallback);
+
 struct DeviceGroupConfig {
   unsigned device = 0;  ///< CUDA ordinal
   Suite suite = Suite::chacha20_poly1305;

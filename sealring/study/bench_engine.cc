@@ -115,7 +115,7 @@ Result<std::unique_ptr<SealringEngine>> SealringEngine::make(const BenchSpec& sp
   on.device = runtime->device();
   on.wire = spec.ranks_per_gpu != 0 ? DeviceWireKind::local : DeviceWireKind::ipc;
   on.columns = bench_case.columns;
-  on.allow_staged = false;  // what is measured is what was asked for
+  on.fallback = WireFallback::none;  // what is measured is what was asked for
   on = on.under(environment);
   SR_TRY(engine->communicator,
          engine->session->split_on_device(members, on, *place.store,

@@ -54,7 +54,10 @@ class FusedWorld::Fabric {
   /// Of two multiprocessors, which the blocks of all ranks share.
   PaceRow* pace_rows() { return world_.pace_.data(); }
   std::uint32_t multiprocessor() const { return static_cast<std::uint32_t>(me_) % 2; }
-  void pause() { baton_.yield(me_); }
+  void pause() {
+    ++world_.pauses;
+    baton_.yield(me_);
+  }
 
  private:
   FusedWorld& world_;
@@ -66,7 +69,8 @@ class FusedWorld::Fabric {
 template <class Body>
 void FusedWorld::run_body(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
   Fabric fabric(*this, baton, me, rank);
-  const auto shared = std::make_unique<typename Body::Shared>();
+  // A team's columns have it in turn, with what the one before has left.
+  thread_local const auto shared = std::make_unique<typename Body::Shared>();
   HostBlock block(Body::kThreads, &reads[rank]);
   Chunk pattern;
   poison(dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});

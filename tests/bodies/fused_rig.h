@@ -207,6 +207,7 @@ class FusedWorld {
   std::mt19937_64 random;
   std::uint64_t small_bytes_max = 0;  ///< see FusedTuning
   std::uint32_t segment_bytes = 0;    ///< likewise
+  std::uint64_t pauses = 0;           ///< looks of columns that waited for one beside them
   std::vector<std::unique_ptr<Shifted>> windows;
   std::vector<std::unique_ptr<FusedState>> states;
   std::vector<WindowReads> reads;

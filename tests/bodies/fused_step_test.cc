@@ -65,6 +65,19 @@ TEST(FusedStep, RecordsOfDifferentLengthsInAnyOrderOfBlocks) {
   }
 }
 
+// With 13 and 14 turns each; no order of theirs is prescribed, so that some do run ahead.
+TEST(FusedStep, ColumnsBesideOneAnotherWaitForTheOneBehind) {
+  std::uint64_t pauses = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SteppingWorld world(2, 4, seed);
+    world.segment_bytes = 2048;
+    world.all_reduce({50 * 512 - 9, DType::f32, RedOp::sum, false, 1024, seed});
+    ASSERT_NO_FATAL_FAILURE(world.expect_right());
+    pauses += world.pauses;
+  }
+  EXPECT_GT(pauses, 0u);
+}
+
 TEST(FusedStep, EveryByteOfASegmentIsReadOnce) {
   const std::uint64_t elements[2] = {37345, 5100};  // from rank 0, from rank 1
   SteppingWorld world(2, 3, 3);

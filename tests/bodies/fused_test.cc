@@ -452,6 +452,26 @@ void expect_cut(std::uint64_t bytes, std::uint32_t ranks, std::uint32_t columns_
     EXPECT_LE(cost, fused_cost(turns_of(bytes, columns_max, steps * kFusedStep), steps)) << steps;
 }
 
+// By the op alone, whichever end asks.
+TEST(Fused, StepsWhoseKernelHasNoTeamsHaveColumnsOfTheirOwn) {
+  const FusedTuning tuning{198, kSmallBytesMax, 0, 66};
+  const std::uint64_t large = 256ull << 20;
+  DeviceOp op;
+  const auto columns = [&](RedOp redop, DType dtype, bool small = false) {
+    op.redop = redop;
+    op.dtype = dtype;
+    return cut_of(2, op, tuning, small, small ? kSmallBytesMax : large).columns;
+  };
+  EXPECT_EQ(columns(RedOp::sum, DType::f32), 198u);
+  EXPECT_EQ(columns(RedOp::sum, DType::bf16), 198u);
+  EXPECT_EQ(columns(RedOp::none, DType::i64), 198u);
+  EXPECT_EQ(columns(RedOp::sum, DType::i32), 66u);
+  EXPECT_EQ(columns(RedOp::max, DType::f32), 66u);
+  EXPECT_EQ(columns(RedOp::avg, DType::f32), 66u);
+  EXPECT_LE(columns(RedOp::sum, DType::f32, true), 66u);
+  EXPECT_EQ(cut_of(2, op, FusedTuning{198}, false, large).columns, 198u);
+}
+
 TEST(Fused, TheCutIsAPureFunction) {
   // The sizes whose times the cost was fitted to, or that it was fitted for: columns of a whole H200.
   EXPECT_EQ(fused_cut(1ull << 30, 2, 396).segment_bytes, 32u * 1024);

@@ -21,7 +21,7 @@ class Pace : public testing::Test {
   template <class Move>
   int looks(PaceSeat& mine, std::uint32_t turn, Move move) {
     int out = 0;
-    keep_pace(rows.data(), mine, kTurns, turn, [&] {
+    keep_pace(rows.data(), mine, turn, [&] {
       ++out;
       move(out);
     });

@@ -1,7 +1,6 @@
-// Claim: members of a group on a device come to one outcome: the wire they asked for, NCCL for all where it
-// does
-//   not work for one, or the same failure, named; what members say is parsed within its bounds; keys that
-//   were erased give nothing that a peer has.
+// Claim: members of a group on a device come to one outcome: the wire they asked for, where it does not work
+//   for one another for all (other windows, then NCCL), or the same failure, named; what members say is
+//   parsed within its bounds; keys that were erased give nothing that a peer has.
 // How: the double of a device refuses, loses or garbles at one rank; records are harmed byte by byte.
 #include "sealring/collective/device_setup.h"
 
@@ -66,6 +65,10 @@ TEST(DeviceSetup, WithoutIpcTheFabricIsTriedAndBehindItNccl) {
       {{ipc, fabric}, "", {ipc, fabric, nccl}, "nccl"},
       {{ipc, fabric}, "fused", {ipc, fabric}, "ipc windows cannot be mapped here"},
       {{ipc, fabric, nccl}, "", {ipc, fabric, nccl}, "nccl windows cannot be mapped here"},
+      {{ipc, fabric},
+       "fused",
+       {ipc, fabric},
+       "; over the fabric: rank 1: fabric windows cannot be mapped here"},
   };
   for (const Case& c : cases) {
     DeviceJob job(options(3));
@@ -81,6 +84,8 @@ TEST(DeviceSetup, WithoutIpcTheFabricIsTriedAndBehindItNccl) {
         },
         [&](Rank rank, Made& made) {
           EXPECT_EQ(job.device(rank).wires_made(), c.tried);
+          // Nobody has written yet, so what was made is freed, but for what NCCL may hold.
+          EXPECT_EQ(job.device(rank).aborts(), c.unmappable.contains(nccl) ? 1 : 0);
           if (!made) {
             EXPECT_EQ(made.error().code, Code::gpu_unsupported);
             EXPECT_THAT(made.error().what, HasSubstr(c.outcome));
@@ -211,13 +216,14 @@ TEST(DeviceSetup, RanksThatAreNoMembersAreRefused) {
 }
 
 TEST(SetupRecord, OnlyWhatIsEncodedParses) {
-  const SetupRecord record{DeviceWireKind::nccl, false, 48, Code::cuda, to_bytes(as_bytes("no kernel"))};
+  const SetupRecord record{DeviceWireKind::nccl, WireFallback::windows, 48, Code::cuda,
+                           to_bytes(as_bytes("no kernel"))};
   const Bytes good = record.encode();
   ASSERT_EQ(good.size(), SetupRecord::kBytes);
   const auto parsed = SetupRecord::parse(good);
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->wire, record.wire);
-  EXPECT_EQ(parsed->allow_staged, false);
+  EXPECT_EQ(parsed->fallback, WireFallback::windows);
   EXPECT_EQ(parsed->columns, 48u);
   EXPECT_EQ(parsed->code, Code::cuda);
   EXPECT_EQ(parsed->body, record.body);

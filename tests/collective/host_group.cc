@@ -194,7 +194,7 @@ class HostGroup final : public DeviceGroup {
     return {};
   }
   void abort() noexcept override {
-    aborted_ = true;
+    if (!aborted_.exchange(true)) ++device_.aborts_;
     device_.wire().wake();
   }
   DeviceGroupCounters counters() const override {

@@ -72,6 +72,8 @@ class HostDevice {
   /// The groups that were made, in order; null where one has ended.
   DeviceGroup* group(std::size_t index);
   std::vector<DeviceWireKind> wires_made();
+  /// Of its groups: how many were told to abort.
+  int aborts() const { return aborts_; }
 
   HostFaults faults;
 
@@ -86,6 +88,7 @@ class HostDevice {
   bool running_ = false, stopping_ = false;
   std::vector<DeviceGroup*> groups_;
   std::vector<DeviceWireKind> wires_;
+  std::atomic<int> aborts_{0};
   std::thread worker_;
 };
 

@@ -1,7 +1,7 @@
 // Claim: how many columns and blocks a fused step has is a pure function of the group's configuration and of
 // the GPU, alike on all ranks; ranks that share a GPU all have room; a bound on blocks is kept, and where it
-// leaves multiprocessors empty, each block has as many columns as fit one.
-// How: the function, configuration by configuration.
+// is low, each block has as many columns as fit a multiprocessor. How: the function, configuration by
+// configuration.
 #include "sealring/device/cuda/group_shape.h"
 
 #include <gtest/gtest.h>
@@ -49,23 +49,41 @@ TEST(FusedGrid, ABoundOnBlocksIsKeptAndAMultiprocessorFilled) {
   for (const unsigned bound : {1u, 66u, 132u}) {
     const FusedGrid few = grid(DeviceWireKind::ipc, 2, bound);
     EXPECT_EQ(few.blocks, bound);
+    EXPECT_EQ(few.alone, bound);
     EXPECT_EQ(few.columns, kFusedTeams * bound);
+    EXPECT_TRUE(few.has_teams());
   }
   for (const unsigned bound : {133u, 264u, 396u}) {
     const FusedGrid many = grid(DeviceWireKind::ipc, 2, bound);
     EXPECT_EQ(many.blocks, bound);
     EXPECT_EQ(many.columns, bound);
+    EXPECT_FALSE(many.has_teams());
   }
   EXPECT_EQ(grid(DeviceWireKind::ipc, 3, 66).columns, 66u);
   EXPECT_EQ(grid(DeviceWireKind::ipc, 3, 66).blocks, 66u);
 }
 
-TEST(FusedGrid, NoMoreColumnsThanThereAreTicketsFor) {
+// Else the windows of two ranks with different GPUs would differ in size.
+TEST(FusedGrid, ColumnsThatWereAskedForAreTheSameOnEveryGpu) {
+  for (const DeviceWireKind wire : {DeviceWireKind::ipc, DeviceWireKind::fabric, DeviceWireKind::local}) {
+    for (std::size_t ranks = 2; ranks <= kFusedRanksMax; ++ranks) {
+      for (const unsigned bound : {1u, 66u, 114u, 120u, 132u, 133u, 396u}) {
+        DeviceGroupConfig config;
+        config.wire = wire;
+        config.members.resize(ranks);
+        config.columns = bound;
+        const FusedGrid small = fused_grid(config, 20), large = fused_grid(config, 200);
+        EXPECT_EQ(small.columns, large.columns);
+        EXPECT_EQ(small.alone, large.alone);
+        EXPECT_LE(small.columns, kFusedColumnsMax);
+        EXPECT_GE(small.columns, bound);
+      }
+    }
+  }
   DeviceGroupConfig config;
   config.members.resize(2);
-  config.columns = 500;
-  EXPECT_EQ(fused_grid(config, 512).columns, kFusedColumnsMax);
-  EXPECT_EQ(fused_grid(config, 512).blocks, 500u);
+  config.columns = 66;
+  EXPECT_EQ(fused_grid(config, 20).blocks, 20u);
 }
 
 }  // namespace

@@ -193,7 +193,8 @@ TEST_F(WindowGpu, IsMappedInItsOwnProcessToo) {
 TEST_F(WindowGpu, AFabricOneIsMappedByItsHandleElsewhere) {
   auto mine = Window::make(0, kBytes, DeviceWireKind::fabric, kFirst, kWorld);
   if (!mine) {
-    EXPECT_EQ(mine.error().code, Code::gpu_unsupported) << mine.error().message();
+    const Code code = mine.error().code;  // after each of them the product tries another wire
+    EXPECT_TRUE(code == Code::gpu_unsupported || code == Code::cuda) << mine.error().message();
     GTEST_SKIP() << "no fabric: " << mine.error().message();
   }
   const Bytes offer = offer_of(**mine);
@@ -203,13 +204,14 @@ TEST_F(WindowGpu, AFabricOneIsMappedByItsHandleElsewhere) {
   ask(second, {Ask::map, 0, DeviceWireKind::fabric, kBytes, offer});
   ask(second, {Ask::fill, 0, DeviceWireKind::fabric, 51, {}});
   expect_pattern((*mine)->data(), 51);
-  const auto other = made(DeviceWireKind::fabric, kSecond);
+  const auto other = made(DeviceWireKind::fabric, kSecond), ipc = made(DeviceWireKind::ipc);
+  ASSERT_TRUE(other && ipc);
   EXPECT_EQ(map_code(*other, offer, kBytes + 1), Code::malformed);
-  EXPECT_EQ(map_code(*made(DeviceWireKind::ipc), offer), Code::malformed);
+  EXPECT_EQ(map_code(*ipc, offer), Code::malformed);
   for (std::size_t bytes = 0; bytes < offer.size(); ++bytes)
     EXPECT_EQ(map_code(*other, Bytes(offer.begin(), offer.begin() + bytes)), Code::malformed) << bytes;
   Bytes forged = offer;
-  forged.back() ^= std::byte{1};
+  std::fill(forged.end() - sizeof(FabricHandle), forged.end(), std::byte{0});
   EXPECT_NE(map_code(*other, forged), Code::ok);
   EXPECT_EQ(map_code(*other, offer), Code::ok);
 }

@@ -112,10 +112,10 @@ Result<void> CudaGroup::enqueue_pending(std::span<std::byte> output) {
 
 void CudaGroup::count_fused(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs) {
   const auto width = dtype_bytes(op_.dtype);
-  const bool small = is_small(config_, op_.dtype, sends, recvs, fused_->small_bytes_max());
+  const FusedTuning tuning = fused_->tuning();
+  const bool small = is_small(config_, op_.dtype, sends, recvs, tuning.small_bytes_max);
   const auto segments_of = [&](std::uint64_t bytes) {
-    const FusedCut cut = fused_cut(bytes, world(), fused_->columns());
-    return RecordLayout::of(bytes, small ? kSmallSegment : cut.segment_bytes).segments();
+    return RecordLayout::of(bytes, cut_of(world(), op_, tuning, small, bytes).segment_bytes).segments();
   };
   for (const DeviceSend& send : sends) {
     counters_.seals += 1;

@@ -7,7 +7,6 @@
 #include "sealring/device/cuda/capture.h"
 #include "sealring/device/cuda/errors.h"
 #include "sealring/device/cuda/fused.h"
-#include "sealring/device/cuda/fused_job.h"
 #include "sealring/device/cuda/fused_kernel.h"
 #include "sealring/device/cuda/launched.h"
 
@@ -38,7 +37,7 @@ static_assert(kFusedRings < kLanes);
 
 // Everything is loaded and allocated before the first op: a kernel that waits for another rank must not meet
 // a hidden wait of the host.
-Result<std::vector<FusedEntry>> loaded_entries(unsigned device) {
+Result<std::vector<FusedEntry>> loaded_entries(unsigned device, FusedGrid& grid) {
   std::vector<FusedEntry> list;
   add_fused_f32(list);
   add_fused_bf16(list);
@@ -51,13 +50,21 @@ Result<std::vector<FusedEntry>> loaded_entries(unsigned device) {
   add_fused_many_any(list);
   add_fused_small_sums(list);
   add_fused_small_others(list);
-  add_fused_teams_sums(list);
-  add_fused_teams_replace(list);
   int shared_max = 0;
   SR_TRY(checked(
       cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
       "query"));
   SR_TRY(load_kernel(reinterpret_cast<const void*>(&fused_prologue)));
+  if (grid.has_teams()) {
+    std::vector<FusedEntry> teams;
+    add_fused_teams_sums(teams);
+    add_fused_teams_replace(teams);
+    // Where a multiprocessor has no room for three columns, each is a block of its own.
+    if (teams.front().shared_bytes <= static_cast<std::size_t>(shared_max))
+      list.insert(list.end(), teams.begin(), teams.end());
+    else
+      grid.blocks = grid.columns;
+  }
   for (const FusedEntry& entry : list) {
     SR_TRY(load_kernel(entry.kernel));
     if (entry.shared_bytes > static_cast<std::size_t>(shared_max))
@@ -77,7 +84,7 @@ Result<void> check_group(const DeviceGroupConfig& group, FusedGrid grid) {
     return fail(
         Code::invalid_argument, kStage,
         "columns must be 1 to " + std::to_string(kFusedColumnsMax) + ", not " + std::to_string(grid.columns));
-  if (grid.blocks == 0 || grid.blocks > grid.columns)
+  if (grid.blocks == 0 || grid.blocks > grid.columns || grid.alone == 0 || grid.alone > grid.columns)
     return fail(Code::invalid_argument, kStage, "a step has 1 block to a block a column");
   if (group.suite != Suite::chacha20_poly1305)
     return fail(Code::unsupported, kStage, "the fused kernels are of chacha20-poly1305 only");
@@ -111,7 +118,7 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
   out->group_ = group;
   out->grid_ = grid;
   out->small_bytes_max_ = small_bytes_max;
-  SR_TRY(out->entries_, loaded_entries(group.device));
+  SR_TRY(out->entries_, loaded_entries(group.device, out->grid_));
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(FusedState)), "fused state", sizeof(FusedState)));
   const auto state = std::make_unique<FusedState>();
   state->timeout_ns = wait_ns_of(group);
@@ -183,8 +190,7 @@ Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> 
                                 std::span<std::byte> output) {
   if (peers_.count == 0) return fail(Code::invalid_argument, kStage, "the peers are not connected");
   if (sends.empty() && recvs.empty()) return {};
-  SR_TRY(FusedJob job,
-         fused_job_of(group_, op, sends, recvs, rules, peers_, FusedTuning{grid_.columns, small_bytes_max_}));
+  SR_TRY(FusedJob job, fused_job_of(group_, op, sends, recvs, rules, peers_, tuning()));
   const FusedEntry* const entry = entry_for(job);
   if (entry == nullptr) return fail(Code::unsupported, kStage, "no fused kernel for such a step");
   const DeviceGuard guard(group_.device);

@@ -8,7 +8,7 @@
 
 #include "sealring/base/result.h"
 #include "sealring/device/cuda/copy_stream.h"
-#include "sealring/device/cuda/fused_state.h"
+#include "sealring/device/cuda/fused_job.h"
 #include "sealring/device/cuda/group_shape.h"
 #include "sealring/device/cuda/launch.h"
 #include "sealring/device/device_group.h"
@@ -68,8 +68,7 @@ class FusedRank {
   /// null: nobody. All of it is the caller's and outlives this. Errors: INVALID_ARGUMENT, CUDA.
   Result<void> connect(std::byte* my_window, std::span<const Peer> peers, GroupVerdict* told = nullptr);
 
-  std::uint32_t columns() const { return grid_.columns; }
-  std::uint64_t small_bytes_max() const { return small_bytes_max_; }
+  FusedTuning tuning() const { return {grid_.columns, small_bytes_max_, 0, grid_.alone}; }
   /// The prologue and the step's one kernel; nothing for a step without records. What the moves may be:
   /// fused_job_of() (fused_job.h). `output`: of the op whose last step this is, all of which a failure
   /// poisons; empty: what the step receives. Returns before the step runs. Errors: INVALID_ARGUMENT,

@@ -1,9 +1,9 @@
 // The body of a fused step: a column pushes and pulls, ChaCha20-Poly1305 both ways.
 //
-// Promises and windows: fused_window.h; turns and their order: progress.h. A block is `kWorkers` warps that
-// encrypt and decrypt, one that finishes (tags), one that signals (flags and credits), one that prepares
-// (one-time keys, powers of r, four turns of each direction ahead). In iteration u of a column lie two
-// phases:
+// Promises and windows: fused_window.h; turns and their order: progress.h. A block (or a team of one:
+// fused_kernel.h) is `kWorkers` warps that encrypt and decrypt, one that finishes (tags), one that signals
+// (flags and credits), one that prepares (one-time keys, powers of r, four turns of each direction ahead). In
+// iteration u of a column lie two phases:
 //
 // 1. workers seal push turn u into the peer's slot; the finisher checks the tag of pull turn u-L-1; the
 //    signaller waits for the flag of pull turn u-L.
@@ -282,9 +282,11 @@ struct FusedBody {
                taken + 1);
         }
         if (work.pushes(u + 1)) wait_for_credit(warp, work, u + 1);
-        about_pace(warp, [&] {
-          keep_pace(work.fabric.pace_rows(), shared.seat, shared.end, u + 1, [&] { work.fabric.pause(); });
-        });
+        if (u + 1 < shared.end) {
+          about_pace(warp, [&] {
+            keep_pace(work.fabric.pace_rows(), shared.seat, u + 1, [&] { work.fabric.pause(); });
+          });
+        }
       }
     });
   }
@@ -318,7 +320,7 @@ struct FusedBody {
         prepare(warp, work, 0);
       } else if (warp.index() == kSignaller) {
         about_pace(warp, [&] {
-          shared.seat = take_seat(work.fabric.pace_rows(), work.fabric.multiprocessor(), shared.end);
+          shared.seat = take_seat(work.fabric.pace_rows(), work.fabric.multiprocessor(), longest(work.job));
         });
         if (work.pushes(0)) wait_for_credit(warp, work, 0);
       }
@@ -345,19 +347,35 @@ struct FusedBody {
 
   /// Iterations of a column.
   SR_HOST_DEVICE static std::uint32_t end_of(const FusedFrame<kLinks>& frame, const Job& job) {
-    const std::uint32_t stride = kLinks == 1 ? 1 : job.stride;
-    const std::uint32_t behind = job.lag_segments * stride + 1;
     std::uint32_t end = 0;
     for (std::uint32_t l = 0; l < kLinks; ++l) {
-      const std::uint32_t pushed = turns_end(stride, l, frame.out[l].count);
-      const std::uint32_t pulled = turns_end(stride, l, frame.in[l].count);
-      if (pushed > end) end = pushed;
-      if (pulled != 0 && pulled + behind > end) end = pulled + behind;
+      const std::uint32_t of = end_of_link(job, l, frame.out[l].count, frame.in[l].count);
+      if (of > end) end = of;
     }
     return end;
   }
+  /// The same of column 0, which has the most.
+  SR_HOST_DEVICE static std::uint32_t longest(const Job& job) {
+    std::uint32_t end = 0;
+    for (std::uint32_t l = 0; l < kLinks; ++l) {
+      const FusedLink &out = job.push[l], &in = job.pull[l];
+      const std::uint32_t pushed = l < job.pushes ? share_of(out.job.segments, out.columns, 0) : 0;
+      const std::uint32_t pulled = l < job.pulls ? share_of(in.job.segments, in.columns, 0) : 0;
+      const std::uint32_t of = end_of_link(job, l, pushed, pulled);
+      if (of > end) end = of;
+    }
+    return end;
+  }
+  SR_HOST_DEVICE static std::uint32_t end_of_link(const Job& job, std::uint32_t l, std::uint32_t out_segments,
+                                                  std::uint32_t in_segments) {
+    const std::uint32_t stride = kLinks == 1 ? 1 : job.stride;
+    const std::uint32_t behind = job.lag_segments * stride + 1;
+    const std::uint32_t pushed = turns_end(stride, l, out_segments);
+    const std::uint32_t pulled = turns_end(stride, l, in_segments);
+    return pulled != 0 && pulled + behind > pushed ? pulled + behind : pushed;
+  }
 
-  /// A block from its start to its end; `columns` blocks make the step.
+  /// A column from its start to its end; `columns` of them make the step.
   template <class Block, class FabricOf>
   SR_HOST_DEVICE static void run(Block& block, Shared& shared, FabricOf& fabric, const Job& job,
                                  std::uint32_t columns, FusedState& state, const Chunk& pattern) {

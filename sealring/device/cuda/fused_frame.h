@@ -1,4 +1,5 @@
-// What lies around a fused body: a block takes its column and keys, and counts itself out on every path.
+// What lies around a fused body: a block or team takes its column and keys, and counts itself out on every
+// path.
 #pragma once
 
 #include <cstddef>

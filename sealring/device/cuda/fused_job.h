@@ -20,7 +20,20 @@ struct FusedTuning {
   std::uint64_t small_bytes_max = 0;
   /// Of records that go by slots; 0: as fused_cut() says.
   std::uint32_t segment_bytes = 0;
+  /// Of steps whose kernel has no teams (group_shape.h); 0: columns_max.
+  std::uint32_t columns_alone = 0;
 };
+
+/// How a record of an op is cut: by what both its ends know (one that only sends does not combine).
+inline FusedCut cut_of(std::uint32_t ranks, const DeviceOp& op, const FusedTuning& tuning, bool small,
+                       std::uint64_t bytes) {
+  const std::uint32_t divisor = op.redop == RedOp::avg ? ranks : 1;
+  const bool alone = small || combine_kind(op.redop, op.dtype, divisor) == CombineKind::any;
+  const std::uint32_t columns_max =
+      alone && tuning.columns_alone != 0 ? tuning.columns_alone : tuning.columns_max;
+  const std::uint32_t given = small ? kSmallSegment : tuning.segment_bytes;
+  return given != 0 ? cut_into(bytes, given, columns_max) : fused_cut(bytes, ranks, columns_max);
+}
 
 namespace fused_internal {
 
@@ -29,9 +42,7 @@ FusedLink link_of(const DeviceGroupConfig& group, const DeviceOp& op, const Fuse
                   const Move& move, RecordEnds ends) {
   const auto ranks = static_cast<std::uint32_t>(group.members.size());
   const std::uint64_t bytes = move.elements * dtype_bytes(op.dtype);
-  const std::uint32_t given = small ? kSmallSegment : tuning.segment_bytes;
-  const FusedCut cut =
-      given != 0 ? cut_into(bytes, given, tuning.columns_max) : fused_cut(bytes, ranks, tuning.columns_max);
+  const FusedCut cut = cut_of(ranks, op, tuning, small, bytes);
   const RecordLayout layout = RecordLayout::of(bytes, cut.segment_bytes);
   FusedLink out;
   out.job = segment_job_of(group.suite, record_context_of(group, op, ends, move), layout, layout.segments());

@@ -15,8 +15,8 @@ namespace sealring::cuda {
 /// kernels: ops of one kind of sum see one another.
 static __device__ PaceRow fused_pace[kPaceRows];
 
-/// Words in device memory that another GPU may write. One thread of a block calls at a time; the barriers of
-/// the block order its other threads with it.
+/// Words in device memory that another GPU may write. Any thread; the barriers of its block or team order the
+/// others with it.
 class DeviceFabric {
  public:
   SR_HOST_DEVICE explicit DeviceFabric(const FusedState& state) : state_(state) {}
@@ -132,7 +132,8 @@ __global__ void __launch_bounds__(Body::kThreads* kTeams, kTeams == 1 ? Body::kB
                  const Chunk pattern) {
   static_assert(kTeams <= TeamBarriers::kTeamsMax);
   extern __shared__ __align__(1024) unsigned char raw[];
-  typename Body::Shared& shared = reinterpret_cast<typename Body::Shared*>(raw)[threadIdx.y];
+  typename Body::Shared& shared =
+      reinterpret_cast<typename Body::Shared*>(raw)[kTeams == 1 ? 0 : threadIdx.y];
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();  // the next step's prologue may wait for this kernel's end
   cudaGridDependencySynchronize();            // the prologue is done

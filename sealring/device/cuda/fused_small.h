@@ -11,7 +11,7 @@
 // s+1 of a place has lines that the peer sent when it had ended step s, so the buffer of s may be written
 // again by step s+2. (A record one way takes the large path; both ends see that alike.)
 //
-// A block has a segment at a time, both ways. Phases of a segment:
+// A column has a segment at a time, both ways. Phases of a segment:
 //
 // 1. two warps compute the keystreams, two others the one-time keys and powers of r; none has waited for the
 //    peer.
@@ -257,7 +257,7 @@ struct FusedSmall {
     return code;
   }
 
-  /// A block from its start to its end; `columns` blocks make the step.
+  /// A column from its start to its end; `columns` of them make the step.
   template <class Block, class FabricOf>
   SR_HOST_DEVICE static void run(Block& block, Shared& shared, FabricOf& fabric, const Job& job,
                                  std::uint32_t columns, FusedState& state, const Chunk& pattern) {

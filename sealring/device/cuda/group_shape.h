@@ -25,23 +25,28 @@ inline std::uint64_t slot_bytes_of(const DeviceGroupConfig& config) {
   return slot_bytes_of(static_cast<std::uint32_t>(config.members.size()), slot_place(config));
 }
 
-/// Columns that a block has side by side where blocks are few: as many as fit a multiprocessor.
+/// Columns that a block has side by side where blocks are few: as many as fit a multiprocessor. Few: no more
+/// than the multiprocessors of an H100 or H200, whatever the GPU, since ranks must agree.
 inline constexpr std::uint32_t kFusedTeams = 3;
+inline constexpr std::uint32_t kFewBlocks = 132;
 
-/// Columns of a fused step, which all ranks must have alike, and blocks of its kernel, at most.
+/// Columns of a fused step, at most, which all ranks must have alike; and blocks of its kernel.
 struct FusedGrid {
   std::uint32_t columns = 0;
+  std::uint32_t alone = columns;   ///< columns of steps whose kernel has no teams
   std::uint32_t blocks = columns;  ///< fewer than columns: a block has several, side by side or in turn
+  bool has_teams() const { return alone < columns; }
 };
+static_assert(kFusedTeams * kFewBlocks <= kFusedColumnsMax);
 /// All columns that fit at once; of ranks that may share the device each its part, so that every one of them
-/// has some running. `config.columns` bounds the blocks; where those leave multiprocessors empty, each has
-/// the columns of a whole one.
+/// has some running. `config.columns` bounds the blocks; where those are few, two ranks' have the columns of
+/// a whole multiprocessor each. Columns that were asked for depend on nothing that differs from GPU to GPU.
 inline FusedGrid fused_grid(const DeviceGroupConfig& config, std::uint32_t multiprocessors) {
   const auto ranks = static_cast<std::uint32_t>(config.members.size());
   const bool shares_device = config.wire == DeviceWireKind::local;
   if (config.columns != 0) {
-    const bool few = !shares_device && ranks == 2 && config.columns <= multiprocessors;
-    return {few ? std::min(kFusedTeams * config.columns, kFusedColumnsMax) : config.columns, config.columns};
+    if (shares_device || ranks != 2 || config.columns > kFewBlocks) return {config.columns};
+    return {kFusedTeams * config.columns, config.columns, std::min(config.columns, multiprocessors)};
   }
   const std::uint32_t resident = ranks == 2 ? 3 : 2;
   if (!shares_device) return {multiprocessors * resident};

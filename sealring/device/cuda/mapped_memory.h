@@ -19,7 +19,8 @@ using FabricHandle = std::array<std::byte, 64>;
 
 /// Owns the memory's handle, an address range and the mapping between them. Move-only. When destroyed it is
 /// unmapped and let go, so nothing on the device may use it any more; the memory itself lives until the last
-/// process that has mapped it, or holds a descriptor of it, lets go.
+/// process of its host that has mapped it, or holds a descriptor of it, lets go. When that host goes away, a
+/// store from another one may end that one's process.
 class MappedMemory {
  public:
   MappedMemory() = default;

@@ -22,7 +22,8 @@ inline constexpr std::uint32_t kPaceTurnsMin = 8;
 /// About 50 us at a look each 0.8 us: a few turns of a neighbour.
 inline constexpr std::uint32_t kPaceLooks = 64;
 
-/// The columns that run on a multiprocessor: turns in all and so far. 0: a free seat.
+/// The columns that run on a multiprocessor: turns of their step's longest column, and own ones so far. 0: a
+/// free seat.
 struct PaceRow {
   std::uint32_t at[kPaceBlocks];
 };
@@ -31,12 +32,13 @@ struct PaceRow {
 /// was preempted may go on elsewhere.
 struct PaceSeat {
   std::uint32_t row = 0, slot = kPaceBlocks;
+  std::uint32_t turns = 0;
 };
 
 SR_HOST_DEVICE constexpr std::uint32_t pace_word(std::uint32_t turns, std::uint32_t turn) {
   return turns << 16 | (turn + 1);
 }
-/// Of columns of equal length alone: what another op's are at says nothing.
+/// Of steps of equal length alone: what another op's columns are at says nothing.
 SR_HOST_DEVICE constexpr bool is_behind(std::uint32_t other, std::uint32_t mine) {
   return other >> 16 == mine >> 16 && other + 1 < mine;
 }
@@ -46,6 +48,7 @@ SR_HOST_DEVICE inline PaceSeat take_seat(PaceRow* rows, std::uint32_t multiproce
   PaceSeat out;
   if (turns < kPaceTurnsMin || turns >= 0xFFFF) return out;
   out.row = multiprocessor % kPaceRows;
+  out.turns = turns;
   for (std::uint32_t slot = 0; slot < kPaceBlocks; ++slot) {
     if (exchange_if(rows[out.row].at[slot], 0, pace_word(turns, 0)) != 0) continue;
     out.slot = slot;
@@ -62,10 +65,9 @@ SR_HOST_DEVICE inline void leave_seat(PaceRow* rows, PaceSeat& seat) {
 
 /// Before `turn`. pause() takes the time of a look.
 template <class Pause>
-SR_HOST_DEVICE void keep_pace(PaceRow* rows, PaceSeat& seat, std::uint32_t turns, std::uint32_t turn,
-                              Pause&& pause) {
+SR_HOST_DEVICE void keep_pace(PaceRow* rows, PaceSeat& seat, std::uint32_t turn, Pause&& pause) {
   if (seat.slot >= kPaceBlocks) return;
-  const std::uint32_t mine = pace_word(turns, turn);
+  const std::uint32_t mine = pace_word(seat.turns, turn);
   store_fresh(rows[seat.row].at[seat.slot], mine);
   for (std::uint32_t look = 0; look < kPaceLooks; ++look) {
     bool waits = false;

@@ -1,7 +1,7 @@
 // In which order a column of a fused kernel works, and why no column waits for ever.
 //
-// A fused kernel is one step of a schedule; its columns (blocks) each take a share of every record's
-// segments, and column c talks to column c of the peers alone. A column's work is cut into TURNS: turn u is
+// A fused kernel is one step of a schedule; its columns each take a share of every record's segments, and
+// column c talks to column c of the peers alone. A column's work is cut into TURNS: turn u is
 // segment u / stride of the (u % stride)-th record, so that `stride` turns are a segment of every record.
 // `stride` is the larger of the numbers of records that this rank pushes and pulls; a record that has no such
 // segment leaves its turn empty. In iteration u a column
@@ -23,7 +23,9 @@
 // place of the peer's list: an earlier time, or the same time and an earlier place of phase 2. The unfinished
 // column that stands at the earliest place of all never waits for ever. Columns take their number from a
 // counter when they start (never blockIdx), so the lowest unfinished column runs on every rank as long as
-// each has room for one block; when it ends, it makes room for the next. Step follows step in the same order
+// each has room for one block. For a block is a column, or some teams that have one each at a time and go on
+// with those that are left: if a rank has not started the lowest unfinished column, all that it has started
+// have ended, so a team of it is free, or a block's room. Step follows step in the same order
 // on all ranks. tests/device/progress_test.cc runs this against a model of the waits.
 #pragma once
 
