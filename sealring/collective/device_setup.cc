@@ -276,9 +276,14 @@ Result<DeviceParts> set_up_device_group(SessionCore& core, const std::vector<Ran
     Error& failure = *attempt.failure;
     // A bad tag is one wherever it is met [protocol C.1]: no other wire is tried under this session.
     if (failure.code == Code::data_tag) core.die(failure);
-    if (!may_go_on(failure.code, tried.wire, place.wire)) return fail(std::move(failure));
-    const auto next = wire_behind(tried.wire, place.fallback);
+    const auto next = may_go_on(failure.code, tried.wire, place.wire)
+                          ? wire_behind(tried.wire, place.fallback)
+                          : std::nullopt;
     log_failure(tried.wire, next, failure);
+    if (!may_go_on(failure.code, tried.wire, place.wire)) {
+      if (told) failure.what += "; tried because: " + told->what;
+      return fail(std::move(failure));
+    }
     // Why there is no fabric says less than why what was asked for does not work.
     if (told && tried.wire == DeviceWireKind::fabric)
       told->what += fmt::format("; over the fabric: {}", failure.what);

@@ -8,7 +8,7 @@
 namespace sealring {
 namespace {
 
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 
 tl::unexpected<Error> malformed(std::string what) {
   return fail(Code::malformed, "device.setup", std::move(what), "run the same build on all ranks");

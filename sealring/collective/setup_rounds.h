@@ -14,7 +14,7 @@
 
 namespace sealring {
 
-/// What a member says in a round. Encoded: u8 version(1) || u8 wire || u8 fallback || u8 0 || u32 columns
+/// What a member says in a round. Encoded: u8 version(2) || u8 wire || u8 fallback || u8 0 || u32 columns
 /// || u16 code || u16 body bytes || body || zeros, kBytes in all, big-endian.
 struct SetupRecord {
   static constexpr std::size_t kHeadBytes = 12;

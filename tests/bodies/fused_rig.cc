@@ -52,10 +52,10 @@ class FusedWorld::Fabric {
   }
 
   /// Of two multiprocessors, which the blocks of all ranks share.
-  PaceRow* pace_rows() { return world_.pace_.data(); }
+  PaceRow* pace_rows() { return world_.pace.data(); }
   std::uint32_t multiprocessor() const { return static_cast<std::uint32_t>(me_) % 2; }
   void pause() {
-    ++world_.pauses;
+    world_.on_pause(world_.pace[multiprocessor()]);
     baton_.yield(me_);
   }
 
@@ -70,7 +70,12 @@ template <class Body>
 void FusedWorld::run_body(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
   Fabric fabric(*this, baton, me, rank);
   // A team's columns have it in turn, with what the one before has left.
-  thread_local const auto shared = std::make_unique<typename Body::Shared>();
+  thread_local const auto shared = [] {
+    static_assert(std::is_trivially_copyable_v<typename Body::Shared>);
+    auto made = std::make_unique<typename Body::Shared>();
+    std::memset(static_cast<void*>(made.get()), 0xA5, sizeof *made);
+    return made;
+  }();
   HostBlock block(Body::kThreads, &reads[rank]);
   Chunk pattern;
   poison(dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});

@@ -195,7 +195,7 @@ class FusedWorld {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    for (const PaceRow& row : pace_) {
+    for (const PaceRow& row : pace) {
       for (const std::uint32_t seat : row.at) EXPECT_EQ(seat, 0u) << "a column has ended and kept its seat";
     }
   }
@@ -207,14 +207,16 @@ class FusedWorld {
   std::mt19937_64 random;
   std::uint64_t small_bytes_max = 0;  ///< see FusedTuning
   std::uint32_t segment_bytes = 0;    ///< likewise
-  std::uint64_t pauses = 0;           ///< looks of columns that waited for one beside them
   std::vector<std::unique_ptr<Shifted>> windows;
   std::vector<std::unique_ptr<FusedState>> states;
   std::vector<WindowReads> reads;
+  std::vector<PaceRow> pace = std::vector<PaceRow>(kPaceRows);
   /// Called before a word is posted; false: it is not.
   std::function<bool(const Post&)> on_post = [](const Post&) { return true; };
   /// Called before a line is sent by a rank; false: it is not.
   std::function<bool(Rank, std::byte*, Chunk&)> on_line = [](Rank, std::byte*, Chunk&) { return true; };
+  /// Called whenever a column looks again whether one beside it has caught up.
+  std::function<void(const PaceRow&)> on_pause = [](const PaceRow&) {};
   /// Called whenever a block of a rank looks at a word of its window, with what it waits for.
   std::function<void(Rank, std::byte*, std::uint64_t)> on_look = [](Rank, std::byte*, std::uint64_t) {};
 
@@ -293,7 +295,6 @@ class FusedWorld {
   WindowShape region_;
   DeviceGroupConfig group_;
   std::vector<std::unique_ptr<KeyState>> sealing_, opening_;  ///< by from * ranks + to
-  std::vector<PaceRow> pace_ = std::vector<PaceRow>(kPaceRows);
   std::uint64_t lines_ = 0;
   std::uint64_t patience_ = 0;  ///< looks in vain, until the deadline
 };

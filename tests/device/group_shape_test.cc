@@ -24,6 +24,7 @@ TEST(FusedGrid, ByDefaultAllThatFitAtOnceABlockEach) {
     const FusedGrid two = grid(wire, 2, 0), eight = grid(wire, 8, 0);
     EXPECT_EQ(two.columns, 3 * kMultiprocessors);
     EXPECT_EQ(two.blocks, two.columns);
+    EXPECT_EQ(two.alone, 2 * kMultiprocessors);  // two blocks of their kernel fit
     EXPECT_EQ(eight.columns, 2 * kMultiprocessors);
     EXPECT_EQ(eight.blocks, eight.columns);
   }

@@ -1,6 +1,7 @@
 // Claim: on a device a fused step of two ranks gives the CPU's result, op after op and from a replayed graph,
 // or an error and a poisoned output. How: both ranks on one device, in two streams; windows and abort words
 // are set by hand for the failures.
+#include <algorithm>
 #include <cstdlib>
 
 #include "sealring/device/bulk_cipher.h"
@@ -39,8 +40,9 @@ class FusedGpu : public OnGpu {
   }
   void TearDown() override {
     for (auto& rank : ranks) rank.reset();
-    for (cudaStream_t stream : streams) {
+    for (cudaStream_t& stream : streams) {
       if (stream != nullptr) cudaStreamDestroy(stream);
+      stream = nullptr;
     }
   }
   static DeviceGroupConfig config(Rank rank, std::chrono::nanoseconds timeout) {
@@ -232,8 +234,17 @@ TEST_F(FusedGpu, TeamsThatWaitForNobodyEndAtTheDeadline) {
     ASSERT_TRUE(enqueue(op, 1));
     EXPECT_EQ(verdict(1), Code::timeout);
     expect_poison(op, 1);
+    // The first columns, as many as there are teams, have sealed; those in turn behind them have not.
+    const Bytes window = windows[0]->get();
+    const WindowShape region = ranks[1]->region();
+    for (std::uint32_t column = kFusedTeams * of.blocks; column < of.columns; ++column) {
+      const auto begin = window.begin() + static_cast<long>(region.slot_offset(column, 0));
+      EXPECT_TRUE(std::all_of(begin, begin + WindowShape::kSlots * region.slot_bytes,
+                              [](std::byte b) { return b == std::byte{0}; }))
+          << "column " << column;
+    }
     TearDown();  // a failed rank and its keys stay failed
-    SetUp();
+    ASSERT_NO_FATAL_FAILURE(SetUp());
   }
 }
 

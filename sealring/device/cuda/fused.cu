@@ -37,7 +37,7 @@ static_assert(kFusedRings < kLanes);
 
 // Everything is loaded and allocated before the first op: a kernel that waits for another rank must not meet
 // a hidden wait of the host.
-Result<std::vector<FusedEntry>> loaded_entries(unsigned device, FusedGrid& grid) {
+Result<std::vector<FusedEntry>> loaded_entries(unsigned device, const FusedGrid& grid) {
   std::vector<FusedEntry> list;
   add_fused_f32(list);
   add_fused_bf16(list);
@@ -59,11 +59,10 @@ Result<std::vector<FusedEntry>> loaded_entries(unsigned device, FusedGrid& grid)
     std::vector<FusedEntry> teams;
     add_fused_teams_sums(teams);
     add_fused_teams_replace(teams);
-    // Where a multiprocessor has no room for three columns, each is a block of its own.
-    if (teams.front().shared_bytes <= static_cast<std::size_t>(shared_max))
-      list.insert(list.end(), teams.begin(), teams.end());
-    else
-      grid.blocks = grid.columns;
+    const auto fits = [&](const FusedEntry& entry) {
+      return entry.shared_bytes <= static_cast<std::size_t>(shared_max);
+    };
+    if (std::ranges::all_of(teams, fits)) list.insert(list.end(), teams.begin(), teams.end());
   }
   for (const FusedEntry& entry : list) {
     SR_TRY(load_kernel(entry.kernel));
@@ -158,13 +157,18 @@ Result<void> FusedRank::connect(std::byte* my_window, std::span<const Peer> peer
 
 const FusedEntry* FusedRank::entry_for(const FusedJob& job) const {
   const FusedChoice choice = fused_choice(job);
-  const bool teams = grid_.blocks < grid_.columns && !choice.many && !choice.small;
-  for (const FusedEntry& entry : entries_) {
-    if (entry.combine == choice.combine && (entry.links > 1) == choice.many && entry.small == choice.small &&
-        (entry.teams > 1) == teams)
-      return &entry;
-  }
-  return nullptr;
+  const auto found = [&](bool many, bool teams) -> const FusedEntry* {
+    for (const FusedEntry& entry : entries_) {
+      if (entry.combine == choice.combine && (entry.links > 1) == many && entry.small == choice.small &&
+          (entry.teams > 1) == teams)
+        return &entry;
+    }
+    return nullptr;
+  };
+  if (!grid_.has_teams() || choice.many || choice.small) return found(choice.many, false);
+  const FusedEntry* const teams = found(false, true);
+  // A multiprocessor without room for three columns: the kernel that has its columns in turn.
+  return teams != nullptr ? teams : found(true, false);
 }
 
 Result<void> FusedRank::launch(const FusedEntry& entry, const FusedJob& job, const DeviceOp& op,
@@ -174,7 +178,7 @@ Result<void> FusedRank::launch(const FusedEntry& entry, const FusedJob& job, con
   void* prologue_arguments[] = {&state_, &reservation};
   SR_TRY(launched(reinterpret_cast<const void*>(&fused_prologue), 1, kLanes, 0, native, overlapped_,
                   prologue_arguments));
-  const std::uint32_t blocks = std::min(grid_.blocks, (job.columns() + entry.teams - 1) / entry.teams);
+  const std::uint32_t blocks = std::min(grid_.blocks, job.columns());
   Chunk pattern;
   poison(op.dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
   FusedStep<1> narrow = narrowed<1>(job);

@@ -142,7 +142,8 @@ __global__ void __launch_bounds__(Body::kThreads* kTeams, kTeams == 1 ? Body::kB
   DeviceFabric fabric(*state);
   if constexpr (kInTurn) {
     const std::uint32_t columns = job.columns();
-    for (std::uint32_t i = blockIdx.x * kTeams + threadIdx.y; i < columns; i += gridDim.x * kTeams)
+    // To all blocks one before any block gets two.
+    for (std::uint32_t i = threadIdx.y * gridDim.x + blockIdx.x; i < columns; i += gridDim.x * kTeams)
       Body::run(block, shared, fabric, job, columns, *state, pattern);
   } else {
     static_assert(kTeams == 1);

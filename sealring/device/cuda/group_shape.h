@@ -35,7 +35,7 @@ struct FusedGrid {
   std::uint32_t columns = 0;
   std::uint32_t alone = columns;   ///< columns of steps whose kernel has no teams
   std::uint32_t blocks = columns;  ///< fewer than columns: a block has several, side by side or in turn
-  bool has_teams() const { return alone < columns; }
+  bool has_teams() const { return blocks < columns; }
 };
 static_assert(kFusedTeams * kFewBlocks <= kFusedColumnsMax);
 /// All columns that fit at once; of ranks that may share the device each its part, so that every one of them
@@ -49,7 +49,7 @@ inline FusedGrid fused_grid(const DeviceGroupConfig& config, std::uint32_t multi
     return {kFusedTeams * config.columns, config.columns, std::min(config.columns, multiprocessors)};
   }
   const std::uint32_t resident = ranks == 2 ? 3 : 2;
-  if (!shares_device) return {multiprocessors * resident};
+  if (!shares_device) return {multiprocessors * resident, multiprocessors * 2, multiprocessors * resident};
   // One multiprocessor is left to the small kernels between.
   return {std::max(1u, (multiprocessors - 1) * resident / ranks)};
 }
