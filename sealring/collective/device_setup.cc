@@ -276,11 +276,10 @@ Result<DeviceParts> set_up_device_group(SessionCore& core, const std::vector<Ran
     Error& failure = *attempt.failure;
     // A bad tag is one wherever it is met [protocol C.1]: no other wire is tried under this session.
     if (failure.code == Code::data_tag) core.die(failure);
-    const auto next = may_go_on(failure.code, tried.wire, place.wire)
-                          ? wire_behind(tried.wire, place.fallback)
-                          : std::nullopt;
+    const bool goes_on = may_go_on(failure.code, tried.wire, place.wire);
+    const auto next = goes_on ? wire_behind(tried.wire, place.fallback) : std::nullopt;
     log_failure(tried.wire, next, failure);
-    if (!may_go_on(failure.code, tried.wire, place.wire)) {
+    if (!goes_on) {
       if (told) failure.what += "; tried because: " + told->what;
       return fail(std::move(failure));
     }

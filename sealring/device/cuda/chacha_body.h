@@ -226,12 +226,9 @@ struct ChachaBody {
   }
 
   // The keystream of a tile, a row a lane. [RFC 8439 §2.8] The data begins with block 1.
-  template <class Warp>
-  SR_HOST_DEVICE static void stream_tile(Warp&, const KeyWords& key, const NonceWords& nonce,
-                                         const Segment& segment, std::uint32_t tile, int lane,
-                                         Chunk* stream) {
-    const std::uint32_t counter =
-        tile * kLanes + static_cast<std::uint32_t>(lane) - segment.shape.pad_rows + 1;
+  SR_HOST_DEVICE static void stream_tile(const KeyWords& key, const NonceWords& nonce, const Shape& shape,
+                                         std::uint32_t tile, int lane, Chunk* stream) {
+    const std::uint32_t counter = tile * kLanes + static_cast<std::uint32_t>(lane) - shape.pad_rows + 1;
     const chacha20::Block block = chacha20::keystream<Config::kUnroll>(key.key, nonce.words, counter);
     put_stream(block, lane, stream);
   }
@@ -252,7 +249,7 @@ struct ChachaBody {
     Chunk* const stream = transposed(shared, segment, worker, tile);
     warp.step([&](int lane) {
       load_tile<kPlain>(warp, job, segment, tile, lane, registers.data[lane].chunk);
-      if (!streamed) stream_tile(warp, key, nonce, segment, tile, lane, stream);
+      if (!streamed) stream_tile(key, nonce, segment.shape, tile, lane, stream);
     });
     Chunk* const plain = kOpen ? waiting(shared, job, column, segment, worker, tile) : nullptr;
     warp.step([&](int lane) {
@@ -527,7 +524,7 @@ struct ChachaBody {
         const NonceWords nonce = nonce_words(key, op.first_number + segment.k);
         if (tile >= segment.shape.tiles) return;
         Chunk* const stream = transposed(shared, segment, worker, tile);
-        warp.step([&](int lane) { stream_tile(warp, key, nonce, segment, tile, lane, stream); });
+        warp.step([&](int lane) { stream_tile(key, nonce, segment.shape, tile, lane, stream); });
       }
     });
   }

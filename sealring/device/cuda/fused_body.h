@@ -47,7 +47,6 @@ struct FusedBody {
   static constexpr int kBlocks = kBlocksOf;
   static constexpr int kLinks = kLinksOf;
   static constexpr bool kOrdered = kLinks > 1 && kCombine != CombineKind::replace;
-  static constexpr bool kPaced = kBlocks > 1;
   using Job = FusedStep<kLinks>;
   using Seal = ChachaBody<FusedHalf<Direction::seal, kWorkers, kBlocks, 0, CombineKind::replace, 2>>;
   using Open =
@@ -126,6 +125,13 @@ struct FusedBody {
 
   // --- the signaller's part; one lane each
 
+  template <class Warp, class Body>
+  SR_HOST_DEVICE static void by_one_lane(Warp& warp, Body&& body) {
+    warp.step([&](int lane) {
+      if (lane == 0) body();
+    });
+  }
+
   template <class W>
   SR_HOST_DEVICE static void waited(W& work, int phase, std::uint32_t code, std::uint32_t peer) {
     work.shared.stop[phase][1] = code;
@@ -155,19 +161,7 @@ struct FusedBody {
   }
   template <class Warp, class W>
   SR_HOST_DEVICE static void post(Warp& warp, W& work, std::byte* word, std::uint64_t value) {
-    warp.step([&](int lane) {
-      if (lane == 0) work.fabric.post(word, value);
-    });
-  }
-
-  /// `body`: one lane's.
-  template <class Warp, class Body>
-  SR_HOST_DEVICE static void about_pace(Warp& warp, Body&& body) {
-    if constexpr (kPaced) {
-      warp.step([&](int lane) {
-        if (lane == 0) body();
-      });
-    }
+    by_one_lane(warp, [&] { work.fabric.post(word, value); });
   }
 
   /// Push turns from `first` on, and the pull turns of the same iterations.
@@ -283,7 +277,7 @@ struct FusedBody {
         }
         if (work.pushes(u + 1)) wait_for_credit(warp, work, u + 1);
         if (u + 1 < shared.end) {
-          about_pace(warp, [&] {
+          by_one_lane(warp, [&] {
             keep_pace(work.fabric.pace_rows(), shared.seat, u + 1, [&] { work.fabric.pause(); });
           });
         }
@@ -306,7 +300,7 @@ struct FusedBody {
     const std::uint32_t code = first != 0 ? first : stopped(shared, 1);
     block.phase([&](typename Block::Warp& warp) {
       if (warp.index() == kSignaller && (ends || code != 0))
-        about_pace(warp, [&] { leave_seat(work.fabric.pace_rows(), shared.seat); });
+        by_one_lane(warp, [&] { leave_seat(work.fabric.pace_rows(), shared.seat); });
     });
     return code;
   }
@@ -319,7 +313,7 @@ struct FusedBody {
       if (warp.index() == kPreparer) {
         prepare(warp, work, 0);
       } else if (warp.index() == kSignaller) {
-        about_pace(warp, [&] {
+        by_one_lane(warp, [&] {
           shared.seat = take_seat(work.fabric.pace_rows(), work.fabric.multiprocessor(), longest(work.job));
         });
         if (work.pushes(0)) wait_for_credit(warp, work, 0);

@@ -173,13 +173,6 @@ struct FusedSmall {
     });
   }
 
-  /// A lane's row of a segment's one tile.
-  SR_HOST_DEVICE static void stream_row(const KeyWords& key, const NonceWords& nonce, const Shape& shape,
-                                        int lane, Chunk* stream) {
-    const std::uint32_t counter = static_cast<std::uint32_t>(lane) - shape.pad_rows + 1;
-    Seal::put_stream(chacha20::keystream(key.key, nonce.words, counter), lane, stream);
-  }
-
   /// What a segment reads of the tensor, or adds to, on its way while the cipher is prepared.
   template <class Warp>
   SR_HOST_DEVICE static void fetch(Warp& warp, const std::byte* from, std::uint32_t bytes) {
@@ -219,7 +212,7 @@ struct FusedSmall {
     const NonceWords nonce = nonce_words(key, view.first_number + (seals ? pushed.k : pulled.k));
     Chunk* const stream =
         seals ? Seal::transposed(shared.seal, pushed, 0, 0) : Open::transposed(shared.open, pulled, 0, 0);
-    warp.step([&](int lane) { stream_row(key, nonce, shape, lane, stream); });
+    warp.step([&](int lane) { Seal::stream_tile(key, nonce, shape, 0, lane, stream); });
   }
 
   /// A segment both ways: 0, or the Code to stop with.
