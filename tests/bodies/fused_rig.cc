@@ -51,14 +51,6 @@ class FusedWorld::Fabric {
     }
   }
 
-  /// Of two multiprocessors, which the blocks of all ranks share.
-  PaceRow* pace_rows() { return world_.pace.data(); }
-  std::uint32_t multiprocessor() const { return static_cast<std::uint32_t>(me_) % 2; }
-  void pause() {
-    world_.on_pause(world_.pace[multiprocessor()]);
-    baton_.yield(me_);
-  }
-
  private:
   FusedWorld& world_;
   Baton& baton_;

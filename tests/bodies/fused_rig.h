@@ -13,7 +13,6 @@
 
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/fused_job.h"
-#include "sealring/device/cuda/pace.h"
 #include "tests/bodies/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
@@ -164,7 +163,7 @@ class FusedWorld {
     DeviceGroupConfig mine = group_;
     mine.rank = static_cast<Rank>(rank);
     return fused_job_of(mine, op, step.sends, step.recvs, step.rules, peers_of(rank),
-                        FusedTuning{columns_, small_bytes_max, segment_bytes});
+                        FusedTuning{columns_, small_bytes_max});
   }
 
   /// Each rank runs its steps one after the other, with so many blocks at a time; nobody waits for the others
@@ -195,9 +194,6 @@ class FusedWorld {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    for (const PaceRow& row : pace) {
-      for (const std::uint32_t seat : row.at) EXPECT_EQ(seat, 0u) << "a column has ended and kept its seat";
-    }
   }
 
   static std::atomic_ref<std::uint64_t> word_at(std::byte* word) {
@@ -206,17 +202,13 @@ class FusedWorld {
 
   std::mt19937_64 random;
   std::uint64_t small_bytes_max = 0;  ///< see FusedTuning
-  std::uint32_t segment_bytes = 0;    ///< likewise
   std::vector<std::unique_ptr<Shifted>> windows;
   std::vector<std::unique_ptr<FusedState>> states;
   std::vector<WindowReads> reads;
-  std::vector<PaceRow> pace = std::vector<PaceRow>(kPaceRows);
   /// Called before a word is posted; false: it is not.
   std::function<bool(const Post&)> on_post = [](const Post&) { return true; };
   /// Called before a line is sent by a rank; false: it is not.
   std::function<bool(Rank, std::byte*, Chunk&)> on_line = [](Rank, std::byte*, Chunk&) { return true; };
-  /// Called whenever a column looks again whether one beside it has caught up.
-  std::function<void(const PaceRow&)> on_pause = [](const PaceRow&) {};
   /// Called whenever a block of a rank looks at a word of its window, with what it waits for.
   std::function<void(Rank, std::byte*, std::uint64_t)> on_look = [](Rank, std::byte*, std::uint64_t) {};
 

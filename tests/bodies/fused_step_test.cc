@@ -65,26 +65,6 @@ TEST(FusedStep, RecordsOfDifferentLengthsInAnyOrderOfBlocks) {
   }
 }
 
-// With 14 and 15 turns each; no order of theirs is prescribed, so that some do run ahead.
-TEST(FusedStep, ColumnsBesideOneAnotherWaitForTheOneBehind) {
-  std::uint64_t pauses = 0;
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    SteppingWorld world(2, 4, seed);
-    world.segment_bytes = 2048;
-    world.on_pause = [&](const PaceRow& row) {
-      ++pauses;
-      std::uint32_t turns = 0;  // of the step: columns know one another, however long each is
-      for (const std::uint32_t seat : row.at) {
-        if (turns == 0) turns = seat >> 16;
-        EXPECT_TRUE(seat == 0 || seat >> 16 == turns);
-      }
-    };
-    world.all_reduce({50 * 512 - 9, DType::f32, RedOp::sum, false, 1024, seed});
-    ASSERT_NO_FATAL_FAILURE(world.expect_right());
-  }
-  EXPECT_GT(pauses, 0u);
-}
-
 TEST(FusedStep, EveryByteOfASegmentIsReadOnce) {
   const std::uint64_t elements[2] = {37345, 5100};  // from rank 0, from rank 1
   SteppingWorld world(2, 3, 3);

@@ -10,15 +10,13 @@
 //
 // 2. workers put pull turn u-L-1 into the output, and open pull turn u-L into shared memory; the finisher
 //    writes the tag of push turn u behind its data and posts its flag; the signaller gives the slot of pull
-//    turn u-L-1 back and waits for the credit that push turn u+1 needs, and then for the columns beside this
-//    one (pace.h).
+//    turn u-L-1 back and waits for the credit that push turn u+1 needs.
 //
 // So workers wait for no tag.
 //
 // A Fabric is what differs between a GPU and a test. wait(word, expected) gives 0, or the Code to leave with;
-// post(word, value) writes a word of a peer's window behind all that the block wrote before; pace_rows(),
-// multiprocessor() and pause() are pace.h's. Loads of segments are the warp's window_chunk and window_byte
-// (block.h).
+// post(word, value) writes a word of a peer's window behind all that the block wrote before. Loads of
+// segments are the warp's window_chunk and window_byte (block.h).
 #pragma once
 
 #include <cstddef>
@@ -26,7 +24,6 @@
 #include "sealring/device/cuda/chacha_body.h"
 #include "sealring/device/cuda/fused_frame.h"
 #include "sealring/device/cuda/fused_ordered.h"
-#include "sealring/device/cuda/pace.h"
 
 namespace sealring::cuda {
 
@@ -72,7 +69,6 @@ struct FusedBody {
     FusedFrame<kLinks> frame;
     std::uint32_t end;         ///< iterations
     std::uint32_t stop[2][2];  ///< a Code, by phase (1, 2) and by who found it (finisher, signaller)
-    PaceSeat seat;             ///< the signaller's
   };
 
   /// What all warps of a column know.
@@ -125,13 +121,6 @@ struct FusedBody {
 
   // --- the signaller's part; one lane each
 
-  template <class Warp, class Body>
-  SR_HOST_DEVICE static void by_one_lane(Warp& warp, Body&& body) {
-    warp.step([&](int lane) {
-      if (lane == 0) body();
-    });
-  }
-
   template <class W>
   SR_HOST_DEVICE static void waited(W& work, int phase, std::uint32_t code, std::uint32_t peer) {
     work.shared.stop[phase][1] = code;
@@ -161,7 +150,9 @@ struct FusedBody {
   }
   template <class Warp, class W>
   SR_HOST_DEVICE static void post(Warp& warp, W& work, std::byte* word, std::uint64_t value) {
-    by_one_lane(warp, [&] { work.fabric.post(word, value); });
+    warp.step([&](int lane) {
+      if (lane == 0) work.fabric.post(word, value);
+    });
   }
 
   /// Push turns from `first` on, and the pull turns of the same iterations.
@@ -276,11 +267,6 @@ struct FusedBody {
                taken + 1);
         }
         if (work.pushes(u + 1)) wait_for_credit(warp, work, u + 1);
-        if (u + 1 < shared.end) {
-          by_one_lane(warp, [&] {
-            keep_pace(work.fabric.pace_rows(), shared.seat, u + 1, [&] { work.fabric.pause(); });
-          });
-        }
       }
     });
   }
@@ -292,16 +278,12 @@ struct FusedBody {
     return finisher != 0 ? finisher : shared.stop[phase][1];
   }
 
-  /// The same for the whole block, behind which a phase may write again. `ends`: no phase comes.
-  template <class Block, class W>
-  SR_HOST_DEVICE static std::uint32_t settled(Block& block, W& work, bool ends) {
-    Shared& shared = work.shared;
+  /// The same for the whole block, behind which a phase may write again.
+  template <class Block>
+  SR_HOST_DEVICE static std::uint32_t settled(Block& block, const Shared& shared) {
     const std::uint32_t first = stopped(shared, 0);
     const std::uint32_t code = first != 0 ? first : stopped(shared, 1);
-    block.phase([&](typename Block::Warp& warp) {
-      if (warp.index() == kSignaller && (ends || code != 0))
-        by_one_lane(warp, [&] { leave_seat(work.fabric.pace_rows(), shared.seat); });
-    });
+    block.phase([](typename Block::Warp&) {});
     return code;
   }
 
@@ -312,15 +294,12 @@ struct FusedBody {
     block.phase([&](typename Block::Warp& warp) {
       if (warp.index() == kPreparer) {
         prepare(warp, work, 0);
-      } else if (warp.index() == kSignaller) {
-        by_one_lane(warp, [&] {
-          shared.seat = take_seat(work.fabric.pace_rows(), work.fabric.multiprocessor(), longest(work.job));
-        });
-        if (work.pushes(0)) wait_for_credit(warp, work, 0);
+      } else if (warp.index() == kSignaller && work.pushes(0)) {
+        wait_for_credit(warp, work, 0);
       }
     });
+    if (const std::uint32_t code = settled(block, shared); code != 0) return code;
     const std::uint32_t end = shared.end;
-    if (const std::uint32_t code = settled(block, work, end == 0); code != 0) return code;
     for (std::uint32_t first = 0; first < end; first += kBatch) {
       const std::uint32_t behind = first + kBatch < end ? first + kBatch : end;
       block.split(
@@ -334,39 +313,23 @@ struct FusedBody {
             }
           },
           [&](auto& warp) { prepare(warp, work, first + kBatch); });
-      if (const std::uint32_t code = settled(block, work, behind == end); code != 0) return code;
+      if (const std::uint32_t code = settled(block, shared); code != 0) return code;
     }
     return 0;
   }
 
   /// Iterations of a column.
   SR_HOST_DEVICE static std::uint32_t end_of(const FusedFrame<kLinks>& frame, const Job& job) {
-    std::uint32_t end = 0;
-    for (std::uint32_t l = 0; l < kLinks; ++l) {
-      const std::uint32_t of = end_of_link(job, l, frame.out[l].count, frame.in[l].count);
-      if (of > end) end = of;
-    }
-    return end;
-  }
-  /// The same of column 0, which has the most.
-  SR_HOST_DEVICE static std::uint32_t longest(const Job& job) {
-    std::uint32_t end = 0;
-    for (std::uint32_t l = 0; l < kLinks; ++l) {
-      const FusedLink &out = job.push[l], &in = job.pull[l];
-      const std::uint32_t pushed = l < job.pushes ? share_of(out.job.segments, out.columns, 0) : 0;
-      const std::uint32_t pulled = l < job.pulls ? share_of(in.job.segments, in.columns, 0) : 0;
-      const std::uint32_t of = end_of_link(job, l, pushed, pulled);
-      if (of > end) end = of;
-    }
-    return end;
-  }
-  SR_HOST_DEVICE static std::uint32_t end_of_link(const Job& job, std::uint32_t l, std::uint32_t out_segments,
-                                                  std::uint32_t in_segments) {
     const std::uint32_t stride = kLinks == 1 ? 1 : job.stride;
     const std::uint32_t behind = job.lag_segments * stride + 1;
-    const std::uint32_t pushed = turns_end(stride, l, out_segments);
-    const std::uint32_t pulled = turns_end(stride, l, in_segments);
-    return pulled != 0 && pulled + behind > pushed ? pulled + behind : pushed;
+    std::uint32_t end = 0;
+    for (std::uint32_t l = 0; l < kLinks; ++l) {
+      const std::uint32_t pushed = turns_end(stride, l, frame.out[l].count);
+      const std::uint32_t pulled = turns_end(stride, l, frame.in[l].count);
+      if (pushed > end) end = pushed;
+      if (pulled != 0 && pulled + behind > end) end = pulled + behind;
+    }
+    return end;
   }
 
   /// A column from its start to its end; `columns` of them make the step.

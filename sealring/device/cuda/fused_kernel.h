@@ -11,10 +11,6 @@
 
 namespace sealring::cuda {
 
-/// How far the columns of this process are on each multiprocessor of the device. One for each file that has
-/// kernels: ops of one kind of sum see one another.
-static __device__ PaceRow fused_pace[kPaceRows];
-
 /// Words in device memory that another GPU may write. Any thread; the barriers of its block or team order the
 /// others with it.
 class DeviceFabric {
@@ -90,25 +86,6 @@ class DeviceFabric {
     }
 #else
     return 0;
-#endif
-  }
-  SR_HOST_DEVICE static PaceRow* pace_rows() {
-#if defined(__CUDA_ARCH__)
-    return fused_pace;
-#else
-    return nullptr;
-#endif
-  }
-  SR_HOST_DEVICE static std::uint32_t multiprocessor() {
-    std::uint32_t out = 0;
-#if defined(__CUDA_ARCH__)
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(out));
-#endif
-    return out;
-  }
-  SR_HOST_DEVICE static void pause() {
-#if defined(__CUDA_ARCH__)
-    __nanosleep(200);
 #endif
   }
   SR_HOST_DEVICE static std::uint64_t now_ns() {
