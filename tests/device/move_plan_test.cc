@@ -49,14 +49,16 @@ TEST(MovePlan, EveryByteOfARecordLiesInOneChunkThatFits) {
     for (const Suite suite : kSuites) {
       for (const std::uint64_t bytes : sizes()) {
         if (bytes > 1ull << 33 && world > 8) continue;  // long walks, nothing else in them
-        const std::uint64_t slot = slot_bytes_of(world, place_of(suite));
-        const MoveCut cut = cut_move(bytes, suite, slot);
-        ASSERT_EQ(cut.layout.payload_bytes, bytes);
-        ASSERT_EQ(cut.layout.segment_bytes % 128, 0u);
-        ASSERT_GE(cut.layout.segment_bytes, kMoveSegmentMin);
-        ASSERT_LE(cut.layout.segment_bytes, segment_wish(suite).segment_max);
-        ASSERT_GE(cut.chunk_segments, 1u);
-        ASSERT_NO_FATAL_FAILURE(expect_walks(cut, bytes, slot)) << bytes << " " << world;
+        for (const SlotPlace place : {place_of(suite), SlotPlace::nccl}) {
+          const std::uint64_t slot = slot_bytes_of(world, place);
+          const MoveCut cut = cut_move(bytes, suite, slot, place);
+          ASSERT_EQ(cut.layout.payload_bytes, bytes);
+          ASSERT_EQ(cut.layout.segment_bytes % 128, 0u);
+          ASSERT_GE(cut.layout.segment_bytes, kMoveSegmentMin);
+          ASSERT_LE(cut.layout.segment_bytes, segment_wish(suite).segment_max);
+          ASSERT_GE(cut.chunk_segments, 1u);
+          ASSERT_NO_FATAL_FAILURE(expect_walks(cut, bytes, slot)) << bytes << " " << world;
+        }
       }
     }
   }
@@ -73,8 +75,26 @@ TEST(MovePlan, LargeRecordsHaveTheSegmentsThatKernelsWant) {
   EXPECT_EQ(cut_move(64 << 10, Suite::chacha20_poly1305, slot_bytes_of(2)).layout.segment_bytes,
             kMoveSegmentMin);
   EXPECT_EQ(cut_move(0, Suite::chacha20_poly1305, slot_bytes_of(2)).chunks(), 1u);
-  EXPECT_EQ(cut_move(kWholeBytes, Suite::chacha20_poly1305, slot_bytes_of(2)).chunks(), 1u);
-  EXPECT_GE(cut_move(64 << 20, Suite::chacha20_poly1305, slot_bytes_of(2)).chunks(), 4u);
+  EXPECT_EQ(cut_move(2 << 20, Suite::chacha20_poly1305, slot_bytes_of(2)).chunks(), 1u);
+  EXPECT_EQ(cut_move(64 << 20, Suite::chacha20_poly1305, slot_bytes_of(2)).chunks(), 4u);
+}
+
+// A chunk of a few segments would cost as much as a whole one.
+TEST(MovePlan, ChunksAreOfOneLength) {
+  const std::uint64_t nccl = slot_bytes_of(2, SlotPlace::nccl);
+  const auto over_nccl = [&](std::uint64_t bytes) {
+    return cut_move(bytes, Suite::chacha20_poly1305, nccl, SlotPlace::nccl);
+  };
+  EXPECT_EQ(over_nccl(32 << 20).chunks(), 1u);
+  EXPECT_EQ(over_nccl(64 << 20).chunks(), 2u);
+  EXPECT_EQ(over_nccl(256 << 20).chunks(), 4u);
+  EXPECT_EQ(over_nccl(1 << 30).chunks(), 16u);
+  for (const std::uint64_t bytes : {64ull << 20, 100'000'000ull, 256ull << 20, 1ull << 30}) {
+    for (const SlotPlace place : {SlotPlace::windows, SlotPlace::nccl, SlotPlace::beside_fused}) {
+      const MoveCut cut = cut_move(bytes, Suite::chacha20_poly1305, slot_bytes_of(2, place), place);
+      EXPECT_GE(cut.segments_of(cut.chunks() - 1) + cut.chunks(), cut.chunk_segments) << bytes;
+    }
+  }
 }
 
 TEST(MovePlan, WindowsStayBelowTheirBound) {
@@ -88,7 +108,7 @@ TEST(MovePlan, WindowsStayBelowTheirBound) {
   }
   EXPECT_EQ(slot_bytes_of(2), 20ull << 20);
   EXPECT_EQ(slot_bytes_of(2, SlotPlace::beside_fused), 4ull << 20);
-  EXPECT_EQ(slot_bytes_of(2, SlotPlace::nccl), 32ull << 20);
+  EXPECT_EQ(slot_bytes_of(2, SlotPlace::nccl), (64ull << 20) + kSlotStep);
 }
 
 TEST(MovePlan, TheWordsAndSlotsOfAWindowDoNotOverlap) {

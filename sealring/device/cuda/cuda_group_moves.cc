@@ -26,8 +26,8 @@ std::vector<MoveEnd> ends_of(std::span<const Move> moves, DType dtype, const Dev
   std::vector<MoveEnd> out;
   for (const Move& move : moves) {
     SR_CHECK(move.peer < config.members.size(), "peer", move.peer);
-    out.push_back(
-        {move.peer, cut_move(move.elements * dtype_bytes(dtype), config.suite, slot_bytes_of(config))});
+    out.push_back({move.peer, cut_move(move.elements * dtype_bytes(dtype), config.suite,
+                                       slot_bytes_of(config), slot_place(config))});
   }
   return out;
 }

@@ -39,14 +39,14 @@ constexpr SlotBounds slot_bounds(SlotPlace place) {
   switch (place) {
     case SlotPlace::windows:
       return {20 * kMiB, 64 * kMiB - kSlotStep};
-    case SlotPlace::long_launches:  // 64 MiB with their tags
-      return {64 * kMiB + kSlotStep, kWireSlots * (64 * kMiB + kSlotStep)};
     case SlotPlace::beside_fused:
       return {4 * kMiB, 12 * kMiB};
+    case SlotPlace::long_launches:
     case SlotPlace::nccl:
       break;
   }
-  return {32 * kMiB, 192 * kMiB};
+  constexpr std::uint64_t kLong = 64 * kMiB + kSlotStep;  // 64 MiB with their tags
+  return {kLong, kWireSlots * kLong};
 }
 constexpr std::uint64_t slot_bytes_of(std::uint32_t world, SlotPlace place = SlotPlace::windows) {
   const SlotBounds bounds = slot_bounds(place);
@@ -100,13 +100,21 @@ struct MoveCut {
   }
 };
 
-/// The cut of a record of `bytes` that goes through slots of `slot` bytes. Records up to kWholeBytes are one
-/// chunk where the slot allows it; longer ones make four chunks or more, so that sealing, wire and opening
-/// overlap; or as few as there can be, where the kernels take whole multiprocessors.
-inline constexpr std::uint64_t kWholeBytes = 2ull << 20;
-constexpr MoveCut cut_move(std::uint64_t bytes, Suite suite, std::uint64_t slot) {
-  const bool whole = bytes <= kWholeBytes || takes_multiprocessors(suite);
-  const std::uint64_t target = whole ? slot : std::min(slot, std::max(bytes / 4, kWholeBytes));
+/// Up to this, a record is not worth cutting.
+constexpr std::uint64_t whole_bytes(SlotPlace place) {
+  // NCCL's exchange costs some 50 us beside its bytes: what 32 MiB take to be sealed and opened.
+  return place == SlotPlace::nccl ? 32ull << 20 : 2ull << 20;
+}
+
+/// The cut of a record of `bytes` that goes through slots of `slot` bytes. Records up to whole_bytes() are
+/// one chunk where the slot allows it; longer ones make four chunks if those are no smaller, so that sealing,
+/// wire and opening overlap; or as few as there can be, where the kernels take whole multiprocessors. Chunks
+/// are of one length, but for the last one.
+constexpr MoveCut cut_move(std::uint64_t bytes, Suite suite, std::uint64_t slot,
+                           SlotPlace place = SlotPlace::windows) {
+  const std::uint64_t least = whole_bytes(place);
+  const bool whole = bytes <= least || takes_multiprocessors(suite);
+  const std::uint64_t target = whole ? slot : std::min(slot, std::max(bytes / 4, least));
   const SegmentWish wish = segment_wish(suite);
   std::uint32_t segment = wish.segment_bytes;
   const std::uint64_t launch = std::min(bytes, target);
@@ -116,7 +124,12 @@ constexpr MoveCut cut_move(std::uint64_t bytes, Suite suite, std::uint64_t slot)
     segment /= 2;
   MoveCut out;
   out.layout = RecordLayout::of(bytes, segment);
-  out.chunk_segments = static_cast<std::uint32_t>(target / (segment + kTagBytes));
+  // As many as are wanted, without their tags, or as the slot has room for.
+  const auto most =
+      static_cast<std::uint32_t>(std::min(std::max(target / segment, std::uint64_t{1}), slot / (segment + kTagBytes)));
+  const std::uint32_t segments = out.layout.segments();
+  const std::uint32_t chunks = (segments + most - 1) / most;
+  out.chunk_segments = (segments + chunks - 1) / chunks;
   return out;
 }
 
