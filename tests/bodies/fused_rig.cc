@@ -71,7 +71,7 @@ void FusedWorld::run_body(Baton& baton, int me, std::uint32_t rank, const FusedJ
   HostBlock block(Body::kThreads, &reads[rank]);
   Chunk pattern;
   poison(dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
-  Body::run(block, *shared, fabric, narrowed<Body::kLinks>(job), job.columns(), *states[rank], pattern);
+  Body::run(block, *shared, fabric, narrowed<Body::kLinks>(job), *states[rank], pattern);
 }
 
 template <CombineKind K>

@@ -95,7 +95,7 @@ inline bool prologue(FusedState& state, const FusedReservation& step) {
   RingStart found[kFusedRings];
   for (std::uint32_t thread = 0; thread < kFusedRings; ++thread) found[thread] = take_ring(step, thread);
   StepStart start{};
-  begin_step(state, 0, start);
+  begin_step(state, step, 0, start);
   for (std::uint32_t thread = 0; thread < kFusedRings; ++thread)
     reserve_ring(state, step, thread, found[thread], start);
   settle_step(state, step, start);
@@ -163,7 +163,7 @@ class FusedWorld {
     DeviceGroupConfig mine = group_;
     mine.rank = static_cast<Rank>(rank);
     return fused_job_of(mine, op, step.sends, step.recvs, step.rules, peers_of(rank),
-                        FusedTuning{columns_, small_bytes_max});
+                        FusedTuning{columns_, small_bytes_max, segment_bytes});
   }
 
   /// Each rank runs its steps one after the other, with so many blocks at a time; nobody waits for the others
@@ -202,9 +202,11 @@ class FusedWorld {
 
   std::mt19937_64 random;
   std::uint64_t small_bytes_max = 0;  ///< see FusedTuning
+  std::uint32_t segment_bytes = 0;    ///< likewise
   std::vector<std::unique_ptr<Shifted>> windows;
   std::vector<std::unique_ptr<FusedState>> states;
   std::vector<WindowReads> reads;
+  bool begins = true;  ///< false: every step is to be refused
   /// Called before a word is posted; false: it is not.
   std::function<bool(const Post&)> on_post = [](const Post&) { return true; };
   /// Called before a line is sent by a rank; false: it is not.
@@ -259,7 +261,7 @@ class FusedWorld {
     if (mine.at == mine.jobs.size()) return;
     const FusedJob& job = mine.jobs[mine.at];
     const FusedReservation reservation = FusedReservation::of(job);
-    ASSERT_TRUE(prologue(*states[rank], reservation));
+    ASSERT_EQ(prologue(*states[rank], reservation), begins);
     mine.left = mine.unfinished = job.columns();
   }
   void run_blocks(Run& all, Baton& baton, int me, std::uint32_t rank) {

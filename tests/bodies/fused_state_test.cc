@@ -20,6 +20,7 @@ struct OneRank {
   OneRank() {
     step.peers = world.peers_of(0);
     step.push[0] = step.pull[0] = {3, 300};
+    step.columns = 3;
   }
   bool begin() { return prologue(state, step); }
   void end() {
@@ -72,7 +73,7 @@ TEST(FusedState, AStepThatReadItsRingsBeforeAnotherHadThemIsRefused) {
   rank.end();
   for (std::uint32_t i : {0u, kFusedRanksMax}) found[i].taken = take_state(*ring_of(rank.step.peers, i));
   StepStart start{};
-  begin_step(rank.state, 0, start);
+  begin_step(rank.state, rank.step, 0, start);
   ASSERT_NE(start.begun, 0u);
   for (std::uint32_t i = 0; i < kFusedRings; ++i) reserve_ring(rank.state, rank.step, i, found[i], start);
   settle_step(rank.state, rank.step, start);
@@ -81,19 +82,62 @@ TEST(FusedState, AStepThatReadItsRingsBeforeAnotherHadThemIsRefused) {
   EXPECT_EQ(rank.state.push[0].begun, 1u);  // what was taken is given back at its end
 }
 
-// Its columns have numbers behind the other step's: they write into no window, at no place outside of it.
-TEST(FusedState, BlocksOfARefusedStepTouchNoWindow) {
-  SteppingWorld world(2, 3, 11);
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    world.states[rank]->next_column = 3;
-    world.states[rank]->verdict = status_of(Code::seq_reuse_guard);
+/// Counts out `columns` of a launch, the last of which is the last of all.
+void expect_last(Launch& launch, std::uint32_t columns) {
+  for (std::uint32_t i = 1; i < columns; ++i) EXPECT_FALSE(last_out(launch)) << i;
+  EXPECT_TRUE(last_out(launch));
+  EXPECT_EQ(launch.columns, 0u);
+}
+
+// Of different captured steps, in every order: each has an end of its own, and one of them holds the state.
+TEST(FusedState, AStepThatIsRefusedEndsForItself) {
+  for (const bool refused_first : {true, false}) {
+    OneRank rank;
+    rank.step.launch = 1;
+    ASSERT_TRUE(rank.begin());
+    rank.step.launch = 2;
+    EXPECT_FALSE(rank.begin());
+    Launch &runs = rank.state.launches[1], &refused = rank.state.launches[2];
+    EXPECT_EQ(runs.holds, 1u);
+    EXPECT_EQ(refused.holds, 0u);
+    EXPECT_FALSE(last_out(runs));
+    if (refused_first) expect_last(refused, 3);
+    expect_last(runs, 2);
+    if (!refused_first) expect_last(refused, 3);
   }
+}
+
+// Two launches of one captured step: one end, however their columns mix; or one each, when the first has
+// ended before the second was refused.
+TEST(FusedState, LaunchesOfOneStepEndTogether) {
+  for (std::uint32_t before = 0; before <= 3; ++before) {
+    OneRank rank;
+    ASSERT_TRUE(rank.begin());
+    Launch& launch = rank.state.launches[0];
+    for (std::uint32_t i = 0; i < before; ++i) EXPECT_EQ(last_out(launch), i == 2);
+    EXPECT_FALSE(rank.begin());
+    EXPECT_EQ(launch.holds, 1u);
+    expect_last(launch, before < 3 ? 6 - before : 3);
+  }
+}
+
+TEST(FusedState, ColumnsOfARefusedStepTouchNoWindowAndPoisonTheirOutput) {
+  SteppingWorld world(2, 3, 11);
+  world.begins = false;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) world.states[rank]->in_use = 1;
   std::size_t posts = 0;
   world.on_post = [&](const Post&) { return ++posts == 0; };
-  world.all_gather({20'000, DType::f32, RedOp::none, false, 1024, 1});
+  world.all_reduce({20'000, DType::f32, RedOp::sum, false, 1024, 1});
   EXPECT_EQ(posts, 0u);
   for (const auto& window : world.windows) {
     EXPECT_TRUE(std::ranges::all_of(window->span(), [](std::byte each) { return each == std::byte{0}; }));
+  }
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(world.verdict(rank), status_of(Code::seq_reuse_guard));
+    Bytes poisoned(world.output_span(rank).size());
+    poison(DType::f32, poisoned);
+    EXPECT_TRUE(std::ranges::equal(world.output_span(rank), poisoned));
+    EXPECT_EQ(world.states[rank]->in_use, 1u);  // the other one's
   }
 }
 

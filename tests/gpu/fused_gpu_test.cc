@@ -315,6 +315,40 @@ TEST_F(FusedGpu, AReplayedGraphContinuesTheNumbersAndTickets) {
   for (cudaGraphExec_t exec : execs) cudaGraphExecDestroy(exec);
 }
 
+// As a graph is that is launched beside another op: what it was to write is poison, and the other op's state
+// is left alone.
+TEST_F(FusedGpu, AStepBesideAnotherIsRefusedAndPoisonsItsOwnOutput) {
+  for (const bool captured : {false, true}) {
+    connect(patience, kSmallBytesMax);
+    const OneOp op{captured ? 200'000u : 10'000u, DType::f32, RedOp::sum, 0, false};
+    fill(op);
+    const std::uint32_t one = 1;
+    std::uint32_t in_use = 0;
+    ASSERT_EQ(cudaMemcpy(&ranks[0]->state()->in_use, &one, sizeof one, cudaMemcpyHostToDevice), cudaSuccess);
+    cudaGraph_t graph = nullptr;
+    if (captured)
+      ASSERT_EQ(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    const auto enqueued = enqueue(op, 0);
+    if (captured) {
+      cudaGraphExec_t exec = nullptr;
+      ASSERT_EQ(cudaStreamEndCapture(streams[0], &graph), cudaSuccess);
+      ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+      ASSERT_EQ(cudaGraphLaunch(exec, streams[0]), cudaSuccess);
+      ASSERT_EQ(cudaStreamSynchronize(streams[0]), cudaSuccess);
+      cudaGraphExecDestroy(exec);
+      cudaGraphDestroy(graph);
+    }
+    ASSERT_TRUE(enqueued) << enqueued.error().message();
+    EXPECT_EQ(verdict(0), Code::seq_reuse_guard);
+    expect_poison(op, 0);
+    ASSERT_EQ(cudaMemcpy(&in_use, &ranks[0]->state()->in_use, sizeof in_use, cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    EXPECT_EQ(in_use, 1u);
+    TearDown();  // a failed rank and its keys stay failed
+    ASSERT_NO_FATAL_FAILURE(SetUp());
+  }
+}
+
 TEST_F(FusedGpu, AForgedFlagIsADataTagAndNothingWorksAfterIt) {
   const OneOp op{50'000, DType::f32, RedOp::sum, 0, false};
   fill(op);

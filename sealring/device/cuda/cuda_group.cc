@@ -313,10 +313,8 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
   SR_CHECK(in_op_, "end without begin");
   in_op_ = false;
   const DeviceGuard guard(config_.device);
-  // The last column of an op's last fused step does what enqueue_end() would; but not where graphs may hold
-  // ops of this group: one that is launched beside another op is refused while that one's columns run, and
-  // which column is the last of which is not known then.
-  const bool by_column = pending_.has_value() && !captured_ && !aborted_;
+  // The last column of an op's last fused step does what enqueue_end() would.
+  const bool by_column = pending_.has_value() && fused_->has_launch(capture_ != 0) && !aborted_;
   Result<void> step = enqueue_pending(by_column ? output : std::span<std::byte>{});
   if (!step) abort();
   // What the host has given up is under a verdict by its end, whichever of its steps were enqueued.

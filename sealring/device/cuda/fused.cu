@@ -27,7 +27,7 @@ __global__ void fused_prologue(FusedState* const state, const __grid_constant__ 
   __shared__ StepStart start;
   const std::uint32_t thread = threadIdx.x;
   const RingStart found = take_ring(step, thread);
-  if (thread == kLanes - 1) begin_step(*state, DeviceFabric::now_ns(), start);
+  if (thread == kLanes - 1) begin_step(*state, step, DeviceFabric::now_ns(), start);
   __syncthreads();
   if (thread < kFusedRings) reserve_ring(*state, step, thread, found, start);
   __syncthreads();
@@ -198,7 +198,9 @@ Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> 
   const FusedEntry* const entry = entry_for(job);
   if (entry == nullptr) return fail(Code::unsupported, kStage, "no fused kernel for such a step");
   const DeviceGuard guard(group_.device);
+  SR_TRY(const unsigned long long capture, capture_of(static_cast<cudaStream_t>(stream)));
   job.descriptor = next_descriptor_++ % kDescriptors;
+  if (capture != 0) job.launch = has_launch(true) ? next_launch_++ : kSharedLaunch;
   job.output = output.data();
   job.output_bytes = output.size();
   return launch(*entry, job, op, stream);

@@ -71,11 +71,13 @@ class FusedRank {
   FusedTuning tuning() const { return {grid_.columns, small_bytes_max_, 0, grid_.alone}; }
   /// The prologue and the step's one kernel; nothing for a step without records. What the moves may be:
   /// fused_job_of() (fused_job.h). `output`: of the op whose last step this is, all of which a failure
-  /// poisons; empty: what the step receives. Returns before the step runs. Errors: INVALID_ARGUMENT,
-  /// UNSUPPORTED, CUDA.
+  /// poisons (see has_launch()); empty: what the step receives. Returns before the step runs. Errors:
+  /// INVALID_ARGUMENT, UNSUPPORTED, CUDA.
   Result<void> enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,
                        std::span<const DeviceRecv> recvs, DeviceStepRules rules, void* stream,
                        std::span<std::byte> output = {});
+  /// Whether the next step's last column can end its op; not so of captured ones when too many have been.
+  bool has_launch(bool captured) const { return !captured || next_launch_ < kSharedLaunch; }
   /// The device's verdict, behind everything enqueued on `stream` (a cudaStream_t) so far, for which it
   /// waits.
   Result<void> verdict(void* stream) const;
@@ -103,6 +105,7 @@ class FusedRank {
   FusedPeers peers_;
   std::shared_ptr<const CopyStream> copies_;
   std::uint32_t next_descriptor_ = 0;
+  std::uint32_t next_launch_ = 1;  ///< of captured steps
 };
 
 }  // namespace sealring::cuda

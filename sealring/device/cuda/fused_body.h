@@ -332,10 +332,10 @@ struct FusedBody {
     return end;
   }
 
-  /// A column from its start to its end; `columns` of them make the step.
+  /// A column from its start to its end.
   template <class Block, class FabricOf>
   SR_HOST_DEVICE static void run(Block& block, Shared& shared, FabricOf& fabric, const Job& job,
-                                 std::uint32_t columns, FusedState& state, const Chunk& pattern) {
+                                 FusedState& state, const Chunk& pattern) {
     FusedFrame<kLinks>& frame = shared.frame;
     frame.template enter<kThreads, true>(block, state, job, [&](int lane) {
       if (lane != 0) return;
@@ -346,7 +346,7 @@ struct FusedBody {
     Work<FabricOf> work{shared, fabric, job, state, frame.column};
     std::uint32_t code = frame.status;
     if (code == 0) code = push_and_pull(block, work);
-    frame.template leave<kThreads>(block, &shared, fabric, job, state, columns, code, pattern, [&](int lane) {
+    frame.template leave<kThreads>(block, &shared, fabric, job, state, code, pattern, [&](int lane) {
       const auto l = static_cast<std::uint32_t>(lane);
       const std::uint32_t column = work.column;
       if (l < kLinks && l < job.pushes)

@@ -14,6 +14,7 @@ template <int kLinks>
 struct FusedFrame {
   static constexpr int kRings = 2 * kLinks;  ///< of the pushes, then of the pulls
   static constexpr int kKeyWords = static_cast<int>(sizeof(KeyWords) / 4);
+  static constexpr std::uint32_t kNoColumn = ~0u;
   /// What a column knows of a record.
   struct Link {
     OpView view;
@@ -24,7 +25,8 @@ struct FusedFrame {
   KeyWords keys[kRings][kSlots];  ///< of all slots: read before it is known which one a record takes
   Link out[kLinks], in[kLinks];
   FusedGrant grants[kRings];
-  std::uint32_t status, column;
+  std::uint32_t status, holds;
+  std::uint32_t column;  ///< kNoColumn: of a step that was refused beside another
 
   SR_HOST_DEVICE const KeyWords& out_key(std::uint32_t l) const { return keys[l][out[l].slot % kSlots]; }
   SR_HOST_DEVICE const KeyWords& in_key(std::uint32_t l) const {
@@ -70,7 +72,8 @@ struct FusedFrame {
       warp.step([&](int lane) {
         const int thread = warp.thread(lane);
         const bool counts = thread == kLanes - 1;
-        const std::uint32_t taken = counts ? count_one(state.next_column) : 0;
+        Launch& launch = state.launches[job.launch % kLaunches];
+        const std::uint32_t taken = counts ? count_one(launch.next_column) : 0;
         for (int i = thread - kLanes; i >= 0 && i < kAll; i += kThreads - kLanes) {
           const int ring = i / (static_cast<int>(kSlots) * kKeyWords);
           const int word = i % (static_cast<int>(kSlots) * kKeyWords);
@@ -86,8 +89,9 @@ struct FusedFrame {
         }
         if (!counts) return;
         const std::uint32_t known = state.status, verdict = verdict_of(state);
+        holds = fresh(launch.holds);
         status = known != 0 ? known : verdict;
-        column = taken;
+        column = holds != 0 ? taken : kNoColumn;
       });
       if (warp.index() != 0) return;
       warp.step([&](int lane) {
@@ -101,7 +105,7 @@ struct FusedFrame {
   template <class Warp, class Fabric>
   SR_HOST_DEVICE void poison_words(Warp& warp, Fabric& fabric, const FusedStep<kLinks>& job) const {
     constexpr std::uint32_t kWords = 2 * WindowShape::kSlots;
-    if (column >= job.shape.columns) return;  // a block of a step that was refused beside another's
+    if (column >= job.shape.columns) return;
     warp.step([&](int lane) {
       for (auto i = static_cast<std::uint32_t>(lane); i < kWords * job.peers.count; i += kLanes) {
         const std::uint32_t word = i % kWords;
@@ -113,12 +117,11 @@ struct FusedFrame {
   }
 
   /// Clears `shared` up to the end of the keys, of which this is a part; counts the column out; the last one
-  /// poisons a failed step's output and ends the step. `advance(lane)`: of one warp, unless `code`; it stores
-  /// alone.
+  /// poisons a failed step's output and ends the step, if it has begun. `advance(lane)`: of one warp, unless
+  /// `code`; it stores alone.
   template <int kThreads, class Block, class Fabric, class Advance>
   SR_HOST_DEVICE void leave(Block& block, void* shared, Fabric& fabric, const FusedStep<kLinks>& job,
-                            FusedState& state, std::uint32_t columns, std::uint32_t code,
-                            const Chunk& pattern, Advance&& advance) {
+                            FusedState& state, std::uint32_t code, const Chunk& pattern, Advance&& advance) {
     using Warp = typename Block::Warp;
     auto* const words = static_cast<std::uint32_t*>(shared);
     const auto secrets = static_cast<std::size_t>(reinterpret_cast<std::uint32_t*>(out) - words);
@@ -138,7 +141,8 @@ struct FusedFrame {
         for (auto i = static_cast<std::size_t>(warp.thread(lane)); i < secrets; i += kThreads) words[i] = 0;
       });
     });
-    if (!block.any([&](int thread) { return thread == 0 && last_out(state.columns_out, columns); })) return;
+    Launch& launch = state.launches[job.launch % kLaunches];
+    if (!block.any([&](int thread) { return thread == 0 && last_out(launch); })) return;
     const bool failed = block.any([&](int thread) { return thread == 0 && verdict_of(state) != 0; });
     if (failed) poison_outputs<kThreads>(block, job, pattern);
     block.phase([&](Warp& warp) {
@@ -149,12 +153,12 @@ struct FusedFrame {
         if (failed && lane == kLanes - 1) tell_group(state);
       });
       warp.step([&](int lane) {
-        if (lane < kRings && has_ring(job, lane))
+        if (holds != 0 && lane < kRings && has_ring(job, lane))
           end_grant(state, job.peers, thread_of(job, lane), grants[lane]);
-        if (lane == 0) state.next_column = state.columns_out = 0;
+        if (lane == 0) launch.next_column = launch.holds = 0;
       });
       warp.step([&](int lane) {
-        if (lane == 0) release_word(state.in_use, 0);
+        if (lane == 0 && holds != 0) release_word(state.in_use, 0);
       });
     });
   }

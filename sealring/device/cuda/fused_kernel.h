@@ -121,10 +121,10 @@ __global__ void __launch_bounds__(Body::kThreads* kTeams, kTeams == 1 ? Body::kB
     const std::uint32_t columns = job.columns();
     // To all blocks one before any block gets two.
     for (std::uint32_t i = threadIdx.y * gridDim.x + blockIdx.x; i < columns; i += gridDim.x * kTeams)
-      Body::run(block, shared, fabric, job, columns, *state, pattern);
+      Body::run(block, shared, fabric, job, *state, pattern);
   } else {
     static_assert(kTeams == 1);
-    Body::run(block, shared, fabric, job, gridDim.x, *state, pattern);
+    Body::run(block, shared, fabric, job, *state, pattern);
   }
 }
 

@@ -250,10 +250,10 @@ struct FusedSmall {
     return code;
   }
 
-  /// A column from its start to its end; `columns` of them make the step.
+  /// A column from its start to its end.
   template <class Block, class FabricOf>
   SR_HOST_DEVICE static void run(Block& block, Shared& shared, FabricOf& fabric, const Job& job,
-                                 std::uint32_t columns, FusedState& state, const Chunk& pattern) {
+                                 FusedState& state, const Chunk& pattern) {
     FusedFrame<1>& frame = shared.frame;
     frame.template enter<kThreads, false>(block, state, job, [&](int lane) {
       if (lane != 0) return;
@@ -268,7 +268,7 @@ struct FusedSmall {
     const std::uint32_t count = frame.out[0].count;
     std::uint32_t code = frame.status;
     for (std::uint32_t i = 0; code == 0 && i < count; ++i) code = exchange_segment(block, work, i);
-    frame.template leave<kThreads>(block, &shared, fabric, job, state, columns, code, pattern, [](int) {});
+    frame.template leave<kThreads>(block, &shared, fabric, job, state, code, pattern, [](int) {});
   }
 };
 

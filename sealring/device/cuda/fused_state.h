@@ -34,14 +34,24 @@ struct FusedGrant {
   std::uint32_t frees;  ///< as in OpDescriptor
 };
 
+/// What a step's prologue and its columns tell one another: kOwnLaunches have one for themselves, so that a
+/// step that is refused beside one that runs never mixes its columns with that one's. Two launches of one
+/// captured step beside one another share theirs, and have one end.
+struct Launch {
+  std::uint64_t columns;      ///< upper half: that are to come; lower half: that have counted out
+  std::uint32_t next_column;  ///< columns take their numbers here when they start
+  std::uint32_t holds;        ///< its step has begun and not ended; 0: it was refused
+};
+/// Launch 0: eager steps, which one stream or the next waits for. The last one: captured steps for which no
+/// other is left; what ends them stands behind them in the stream.
+inline constexpr std::uint32_t kLaunches = 4096, kSharedLaunch = kLaunches - 1;
+
 struct FusedState {
   std::uint32_t verdict;      ///< a Code, sticky: the first error
   std::uint32_t bad_segment;  ///< of a DATA_TAG: place in its record
   std::uint32_t bad_peer;     ///< 1 + peer_index() of the peer that it concerns; 0: none
   std::uint32_t abort;        ///< not 0: no step begins, and whoever waits leaves with ABORTED
   std::uint32_t in_use;       ///< a step has begun and not ended
-  std::uint32_t next_column;  ///< columns take their numbers here when they start
-  std::uint32_t columns_out;
   // The step that runs:
   std::uint32_t status;  ///< a Code; 0: go
   std::uint64_t deadline_ns;
@@ -53,6 +63,7 @@ struct FusedState {
   std::uint64_t out_tickets[kFusedPeersMax][kFusedColumnsMax];
   std::uint64_t in_tickets[kFusedPeersMax][kFusedColumnsMax];
   std::uint64_t small_tickets[kSmallPlaces];  ///< two ranks: small steps that have used a place
+  Launch launches[kLaunches];
 };
 
 /// Where the other ranks are, by peer_index().
@@ -83,6 +94,7 @@ struct FusedStep {
   std::uint32_t ordered = 0;    ///< not 0: all pulls and local memory are added in rank order into one output
   std::uint32_t own_place = 0;  ///< ordered: how many pulls come before local memory
   std::uint32_t descriptor = 0;
+  std::uint32_t launch = 0;                   ///< of FusedState::launches
   std::uint32_t small = 0;                    ///< not 0: through lines, see fused_small.h
   std::uint32_t lag_segments = kLagSegments;  ///< D of progress.h
   /// The whole output of the op whose last step this is, which a failure poisons; null: what it pulls.
@@ -114,6 +126,7 @@ FusedStep<kLinks> narrowed(const FusedJob& job) {
   out.ordered = job.ordered;
   out.own_place = job.own_place;
   out.descriptor = job.descriptor;
+  out.launch = job.launch;
   out.small = job.small;
   out.lag_segments = job.lag_segments;
   out.output = job.output;
@@ -138,16 +151,35 @@ SR_HOST_DEVICE inline void release_word(std::uint32_t& at, std::uint32_t value) 
 #endif
   store_fresh(at, value);
 }
-/// Counts out; true for the last of `count`, who then sees what all did before they counted.
-SR_HOST_DEVICE inline bool last_out(std::uint32_t& at, std::uint32_t count) {
+/// Returns the old value; in no order with anything else.
+SR_HOST_DEVICE inline std::uint64_t add_to(std::uint64_t& at, std::uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  static_assert(sizeof(std::uint64_t) == sizeof(unsigned long long));
+  return atomicAdd(reinterpret_cast<unsigned long long*>(&at), value);
+#else
+  const std::uint64_t old = at;
+  at += value;
+  return old;
+#endif
+}
+/// `columns` of a launch are to come.
+SR_HOST_DEVICE inline void expect_columns(Launch& launch, std::uint32_t columns) {
+  add_to(launch.columns, std::uint64_t{columns} << 32);
+}
+/// Counts a column out; true for the last of those that are to come, who then sees what all did before they
+/// counted.
+SR_HOST_DEVICE inline bool last_out(Launch& launch) {
 #if defined(__CUDA_ARCH__)
   __threadfence();
-  const bool last = atomicAdd(&at, 1u) == count - 1;
-  if (last) __threadfence();
-  return last;
-#else
-  return at++ == count - 1;
 #endif
+  const std::uint64_t old = add_to(launch.columns, 1);
+  const std::uint64_t all = old >> 32;
+  if ((old & 0xFFFFFFFF) + 1 != all) return false;
+  add_to(launch.columns, ~(all << 32 | all) + 1);
+#if defined(__CUDA_ARCH__)
+  __threadfence();
+#endif
+  return true;
 }
 
 SR_HOST_DEVICE inline std::uint32_t verdict_of(const FusedState& state) {
@@ -176,6 +208,7 @@ struct FusedReservation {
   };
   Record push[kFusedPeersMax], pull[kFusedPeersMax];
   std::uint32_t descriptor = 0;
+  std::uint32_t launch = 0, columns = 0;
   FusedPeers peers;
 
   static FusedReservation of(const FusedJob& job) {
@@ -186,6 +219,8 @@ struct FusedReservation {
     for (std::uint32_t i = 0; i < job.pushes; ++i) out.push[job.push[i].peer] = record(job.push[i]);
     for (std::uint32_t i = 0; i < job.pulls; ++i) out.pull[job.pull[i].peer] = record(job.pull[i]);
     out.descriptor = job.descriptor;
+    out.launch = job.launch;
+    out.columns = job.columns();
     out.peers = job.peers;
     return out;
   }
@@ -210,7 +245,10 @@ struct StepStart {
 
 /// One thread. Where another step has not ended, that one keeps all that it runs by, but goes on under a
 /// verdict.
-SR_HOST_DEVICE inline void begin_step(FusedState& state, std::uint64_t now_ns, StepStart& start) {
+SR_HOST_DEVICE inline void begin_step(FusedState& state, const FusedReservation& step, std::uint64_t now_ns,
+                                      StepStart& start) {
+  Launch& launch = state.launches[step.launch % kLaunches];
+  expect_columns(launch, step.columns);
   // Read beside the exchange: whoever fails behind it is found by every column when it starts.
   std::uint32_t status = verdict_of(state);
   const bool given_up = aborted(state);
@@ -221,6 +259,7 @@ SR_HOST_DEVICE inline void begin_step(FusedState& state, std::uint64_t now_ns, S
     exchange_if(state.verdict, 0, status_of(Code::seq_reuse_guard));
     return;
   }
+  launch.holds = 1;
   if (status == 0) status = group;
   if (status == 0 && given_up) status = status_of(Code::aborted);
   start.status = status;

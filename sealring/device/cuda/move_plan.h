@@ -125,8 +125,8 @@ constexpr MoveCut cut_move(std::uint64_t bytes, Suite suite, std::uint64_t slot,
   MoveCut out;
   out.layout = RecordLayout::of(bytes, segment);
   // As many as are wanted, without their tags, or as the slot has room for.
-  const auto most =
-      static_cast<std::uint32_t>(std::min(std::max(target / segment, std::uint64_t{1}), slot / (segment + kTagBytes)));
+  const auto most = static_cast<std::uint32_t>(
+      std::min(std::max(target / segment, std::uint64_t{1}), slot / (segment + kTagBytes)));
   const std::uint32_t segments = out.layout.segments();
   const std::uint32_t chunks = (segments + most - 1) / most;
   out.chunk_segments = (segments + chunks - 1) / chunks;
