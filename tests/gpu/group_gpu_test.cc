@@ -159,6 +159,36 @@ TEST_P(GroupGpuGraphs, ReplayedOnesGoThroughEpochsBetweenEagerOps) {
 
 INSTANTIATE_TEST_SUITE_P(Paths, GroupGpuGraphs, ::testing::Bool());
 
+// The first graph takes every count of columns that captured steps can have for themselves, and is never
+// launched; what is captured behind it ends all the same.
+TEST_F(GroupGpu, CapturedOpsBeyondTheirLaunchesEndToo) {
+  ASSERT_NO_FATAL_FAILURE(open(GroupOptions{}));
+  GroupCall call;
+  call.elements = 70'001;
+  ASSERT_NO_FATAL_FAILURE(run_and_expect(call));
+  std::vector<cudaGraphExec_t> execs(world());
+  for (Rank rank = 0; rank < world(); ++rank) {
+    for (const std::uint32_t ops : {kLaunches, 2u}) {
+      cudaGraph_t graph = nullptr;
+      ASSERT_EQ(cudaStreamBeginCapture(streams[rank], cudaStreamCaptureModeThreadLocal), cudaSuccess);
+      bool captured = true;
+      for (std::uint32_t i = 0; i < ops; ++i) captured = static_cast<bool>(enqueue(call, rank)) && captured;
+      ASSERT_EQ(cudaStreamEndCapture(streams[rank], &graph), cudaSuccess);
+      ASSERT_TRUE(captured);
+      if (ops == 2) ASSERT_EQ(cudaGraphInstantiate(&execs[rank], graph, 0), cudaSuccess);
+      cudaGraphDestroy(graph);
+    }
+  }
+  for (auto& memory : out_) memory->fill(0);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  for (Rank rank = 0; rank < world(); ++rank)
+    ASSERT_EQ(cudaGraphLaunch(execs[rank], streams[rank]), cudaSuccess);
+  for (const cudaStream_t stream : streams) ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  ASSERT_NO_FATAL_FAILURE(expect_right(call));
+  ASSERT_NO_FATAL_FAILURE(run_and_expect(call));
+  for (cudaGraphExec_t exec : execs) cudaGraphExecDestroy(exec);
+}
+
 /// Waits, on a stream of its own, until a word of a window is not 0.
 void wait_for_word(const std::byte* word) {
   cudaStream_t stream = nullptr;
