@@ -34,21 +34,25 @@ class FusedWorld::Fabric {
     baton_.posted();
     if (world_.lines_++ % 16 == 0) baton_.maybe_yield(me_);
   }
-  std::uint32_t wait_line(const std::byte* at, std::uint32_t number, const std::byte* poison_word,
-                          Chunk& line) {
-    while (true) {
-      std::memcpy(&line, at, sizeof line);
-      const FusedState& state = *world_.states[rank_];
-      if (line.words[3] == number) {
-        world_.reads[rank_].note(at, sizeof line);
-        return 0;
-      }
-      if (word_at(const_cast<std::byte*>(poison_word)).load() == kPoison || state.abort != 0)
-        return status_of(Code::aborted);
-      if (state.verdict != 0) return state.verdict;
-      if (baton_.idle() > world_.patience_) return status_of(Code::timeout);
-      baton_.yield_in_vain(me_);
+  std::uint32_t find_lines(const LinesOfALane& look, Chunk (&found)[kLinesOfALane]) {
+    std::uint32_t got = 0;
+    for (std::uint32_t i = 0; i < kLinesOfALane; ++i) {
+      if ((look.wanted >> i & 1) == 0) continue;
+      std::memcpy(&found[i], look.at(i), sizeof found[i]);
+      if (found[i].words[3] != look.number) continue;
+      world_.reads[rank_].note(look.at(i), sizeof found[i]);
+      got |= 1u << i;
     }
+    return got;
+  }
+  std::uint32_t look_again(std::uint32_t, const std::byte* poison_word) {
+    const FusedState& state = *world_.states[rank_];
+    if (word_at(const_cast<std::byte*>(poison_word)).load() == kPoison || state.abort != 0)
+      return status_of(Code::aborted);
+    if (state.verdict != 0) return state.verdict;
+    if (baton_.idle() > world_.patience_) return status_of(Code::timeout);
+    baton_.yield_in_vain(me_);
+    return 0;
   }
 
  private:

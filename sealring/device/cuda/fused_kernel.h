@@ -60,30 +60,41 @@ class DeviceFabric {
         : "memory");
 #endif
   }
-  /// Until the line at `at` carries `number`, or `poison_word` has POISON. Any thread. The load that is found
-  /// to have the number is the only one whose bytes are used. [protocol E.1]
-  SR_HOST_DEVICE std::uint32_t wait_line([[maybe_unused]] const std::byte* at,
-                                         [[maybe_unused]] std::uint32_t number,
-                                         [[maybe_unused]] const std::byte* poison_word,
-                                         [[maybe_unused]] Chunk& line) const {
+  /// Loads each line that is wanted once; a bit each for those that carry the number, which `found` has then.
+  /// That load is the only one of the line whose bytes are used. [protocol E.1] Any thread.
+  SR_HOST_DEVICE std::uint32_t find_lines([[maybe_unused]] const LinesOfALane& look,
+                                          [[maybe_unused]] Chunk (&found)[kLinesOfALane]) const {
+    std::uint32_t got = 0;
 #if defined(__CUDA_ARCH__)
-    for (std::uint32_t looks = 1;; ++looks) {
-      std::uint64_t low = 0, high = 0;
-      asm volatile("{ .reg .b128 line; ld.relaxed.sys.global.b128 line, [%2]; mov.b128 {%0, %1}, line; }"
-                   : "=l"(low), "=l"(high)
-                   : "l"(at)
-                   : "memory");
-      if (static_cast<std::uint32_t>(high >> 32) == number) {
-        line = Chunk{{static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
-                      static_cast<std::uint32_t>(high), number}};
-        return 0;
-      }
-      if (looks % 256 != 0) continue;
-      std::uint64_t word = 0;
-      asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(word) : "l"(poison_word) : "memory");
-      if (word == kPoison) return status_of(Code::aborted);
-      if (const std::uint32_t code = given_up(); code != 0) return code;
+    std::uint64_t low[kLinesOfALane] = {}, high[kLinesOfALane] = {};
+#pragma unroll
+    for (std::uint32_t i = 0; i < kLinesOfALane; ++i) {
+      asm volatile(
+          "{ .reg .pred wanted; .reg .b128 line; setp.ne.u32 wanted, %3, 0; mov.b128 line, {%0, %1}; "
+          "@wanted ld.relaxed.sys.global.b128 line, [%2]; mov.b128 {%0, %1}, line; }"
+          : "+l"(low[i]), "+l"(high[i])
+          : "l"(look.at(i)), "r"(look.wanted >> i & 1)
+          : "memory");
     }
+#pragma unroll
+    for (std::uint32_t i = 0; i < kLinesOfALane; ++i) {
+      const auto carried = static_cast<std::uint32_t>(high[i] >> 32);
+      found[i] = Chunk{{static_cast<std::uint32_t>(low[i]), static_cast<std::uint32_t>(low[i] >> 32),
+                        static_cast<std::uint32_t>(high[i]), carried}};
+      got |= ((look.wanted >> i & 1) != 0 && carried == look.number ? 1u : 0u) << i;
+    }
+#endif
+    return got;
+  }
+  /// After a look in vain: 0, or the Code to leave with; `poison_word` may have POISON.
+  SR_HOST_DEVICE std::uint32_t look_again([[maybe_unused]] std::uint32_t looks,
+                                          [[maybe_unused]] const std::byte* poison_word) const {
+#if defined(__CUDA_ARCH__)
+    if (looks % 256 != 0) return 0;
+    std::uint64_t word = 0;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(word) : "l"(poison_word) : "memory");
+    if (word == kPoison) return status_of(Code::aborted);
+    return given_up();
 #else
     return 0;
 #endif

@@ -35,6 +35,15 @@ SR_HOST_DEVICE constexpr std::uint32_t small_lines(std::uint32_t payload_bytes) 
 }
 static_assert(small_lines(kSmallSegment) == kSmallLines);
 
+/// A look at the lines that a lane of a warp waits for, every 32nd of a segment, all on their way at once.
+inline constexpr std::uint32_t kLinesOfALane = (kSmallLines + kLanes - 1) / kLanes;
+struct LinesOfALane {
+  const std::byte* first;  ///< the lane's
+  std::uint32_t wanted;    ///< a bit each: those that were not found yet
+  std::uint32_t number;    ///< that they are to carry
+  SR_HOST_DEVICE const std::byte* at(std::uint32_t i) const { return first + i * kLanes * kLineBytes; }
+};
+
 template <Direction kDirection, CombineKind kCombine>
 struct SmallHalf : ChachaConfig<kDirection, 1, 1, kDirection == Direction::open ? kSmallSegment : 0, kCombine,
                                 kDirection == Direction::open ? 1 : 2> {
@@ -144,11 +153,21 @@ struct FusedSmall {
     typename Warp::template Lanes<std::uint32_t> codes;
     warp.step([&](int lane) {
       codes[lane] = 0;
-      for (auto line = static_cast<std::uint32_t>(lane); line < count && codes[lane] == 0; line += kLanes) {
-        Chunk found{};
-        codes[lane] = work.fabric.wait_line(lines + line * kLineBytes, static_cast<std::uint32_t>(ticket + 1),
-                                            poison_word, found);
-        for (std::uint32_t w = 0; w < 3; ++w) words[3 * line + w] = found.words[w];
+      LinesOfALane look{lines + static_cast<std::uint32_t>(lane) * kLineBytes, 0,
+                        static_cast<std::uint32_t>(ticket + 1)};
+      for (std::uint32_t k = 0; k < kLinesOfALane; ++k)
+        look.wanted |= (static_cast<std::uint32_t>(lane) + k * kLanes < count ? 1u : 0u) << k;
+      for (std::uint32_t looks = 1; look.wanted != 0 && codes[lane] == 0; ++looks) {
+        Chunk found[kLinesOfALane];
+        const std::uint32_t got = work.fabric.find_lines(look, found);
+#pragma unroll
+        for (std::uint32_t k = 0; k < kLinesOfALane; ++k) {
+          if ((got >> k & 1) == 0) continue;
+          const std::uint32_t line = static_cast<std::uint32_t>(lane) + k * kLanes;
+          for (std::uint32_t w = 0; w < 3; ++w) words[3 * line + w] = found[k].words[w];
+        }
+        look.wanted &= ~got;
+        if (look.wanted != 0) codes[lane] = work.fabric.look_again(looks, poison_word);
       }
       if (codes[lane] == 0) return;
       shared.stop = codes[lane];  // any of them
