@@ -91,8 +91,9 @@ run_gpu_test() {
   gpu_step "memcheck" gpu_sanitizer memcheck 120 \
     '*EveryLength*:*Bulk*:*BadTag*:Vectors*:Numbers*:FusedGpu*:*EverySumOfEveryType:*Bit*'
   gpu_step "racecheck" gpu_sanitizer racecheck 110 \
-    '*BadTag*:*Bulk*:FusedGpu.EveryOperation:*TeamsWithColumnsInTurn:*EverySumOfEveryType'
-  gpu_step "synccheck" gpu_sanitizer synccheck 60 '*TeamsWithColumnsInTurn'
+    '*BadTag*:*Bulk*:FusedGpu.EveryOperation:*.ColumnsInTurn:*EverySumOfEveryType'
+  # racecheck does not know barriers of a part of a block (docs/kernel-notes.md), which teams have.
+  gpu_step "synccheck" gpu_sanitizer synccheck 60 '*ColumnsInTurn'
   gpu_step "ncu" gpu_profiler
   printf '\n%-12s %8s %8s %8s %8s\n' "" passed failed skipped time
   printf '%s\n' "${gpu_rows[@]}"
@@ -187,8 +188,10 @@ run_gpu_collectives() {
       "${large[@]}"
     gpu_record staged-nccl-graph SEALRING_PATH=staged -- all_reduce --ranks 2 \
       --suite nccl,chacha20-poly1305 -b 1M -e 16M -f 16 --graph
+    # The chunks of NCCL's sends, 128 KiB as it comes, as large as those of its collectives.
     gpu_record sockets SEALRING_PATH=staged NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NET=Socket \
-      NCCL_SOCKET_IFNAME=lo -- all_reduce --ranks 2 --suite nccl,chacha20-poly1305 -b 64M -e 64M -n 10
+      NCCL_SOCKET_IFNAME=lo NCCL_P2P_NET_CHUNKSIZE=524288 -- all_reduce --ranks 2 \
+      --suite nccl,chacha20-poly1305 -b 64M -e 64M -n 10
   fi
   # The rows, without what stands around them.
   for name in "${gpu_records[@]}"; do

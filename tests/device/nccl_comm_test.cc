@@ -58,8 +58,9 @@ TEST_F(NcclCommTest, IsMadeNonblockingAndPolledFor) {
   EXPECT_EQ(fake.config.magic, 0xCAFEBEEFu);
   EXPECT_EQ(fake.config.version, 21800u);
   EXPECT_EQ(fake.config.blocking, 0);
-  EXPECT_EQ(fake.config.max_ctas, NcclComm::kMultiprocessors);
-  for (const int untouched : {fake.config.cga_cluster_size, fake.config.min_ctas, fake.config.split_share})
+  EXPECT_EQ(fake.config.min_ctas, NcclComm::kBlocks);
+  EXPECT_EQ(fake.config.max_ctas, NcclComm::kBlocks);
+  for (const int untouched : {fake.config.cga_cluster_size, fake.config.split_share})
     EXPECT_EQ(untouched, NcclConfig::kUndefined);
 }
 

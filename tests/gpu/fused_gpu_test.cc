@@ -216,8 +216,18 @@ TEST_F(FusedGpu, FewerBlocksThanColumnsGiveTheSameResults) {
 TEST_F(FusedGpu, TeamsWithColumnsInTurn) {
   grid = {30, 4, 4};
   connect(patience, kSmallBytesMax);
-  for (const DType dtype : {DType::f32, DType::i32}) {
-    const OneOp op{60'000, dtype, RedOp::sum, 0, true};
+  const OneOp op{60'000, DType::f32, RedOp::sum, 0, true};
+  fill(op);
+  run(op);
+  ASSERT_NO_FATAL_FAILURE(expect_sums(op));
+}
+
+// By kernels without teams: one of lines, and that of reductions which have none.
+TEST_F(FusedGpu, ColumnsInTurn) {
+  grid = {30, 12, 4};
+  connect(patience, kSmallBytesMax);
+  for (const OneOp& op :
+       {OneOp{10'000, DType::f32, RedOp::sum, 0, true}, OneOp{60'000, DType::i32, RedOp::sum, 0, true}}) {
     fill(op);
     run(op);
     ASSERT_NO_FATAL_FAILURE(expect_sums(op));

@@ -30,7 +30,7 @@ Result<std::unique_ptr<NcclComm>> NcclComm::make(const NcclApi& api, const NcclU
   std::unique_ptr<NcclComm> out(new NcclComm(api));
   NcclConfig config;
   config.blocking = 0;
-  config.max_ctas = kMultiprocessors;
+  config.min_ctas = config.max_ctas = kBlocks;
   const NcclStatus begun = api.comm_init(&out->comm_, world, id, rank, &config);
   if (auto ok = nccl_checked(api, begun, "making a communicator"); !ok) {
     const std::lock_guard lock(out->mutex_);
