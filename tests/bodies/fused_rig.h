@@ -196,6 +196,18 @@ class FusedWorld {
     for (std::thread& thread : threads) thread.join();
   }
 
+  /// A step of fp32 of a rank beside the one that runs: its prologue and all its columns, on this thread.
+  void run_refused(std::uint32_t rank, const RankStep& step) {
+    DeviceOp op;
+    op.dtype = DType::f32;
+    auto job = job_of(op, rank, step);
+    ASSERT_TRUE(job) << job.error().message();
+    job->launch = kEagerLaunches;
+    ASSERT_FALSE(prologue(*states[rank], FusedReservation::of(*job)));
+    Baton own(1, 1);  // nobody waits
+    for (std::uint32_t i = 0; i < job->columns(); ++i) run_block(own, 0, rank, *job, op.dtype);
+  }
+
   static std::atomic_ref<std::uint64_t> word_at(std::byte* word) {
     return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word));
   }

@@ -86,7 +86,7 @@ TEST(FusedState, AStepThatReadItsRingsBeforeAnotherHadThemIsRefused) {
 void expect_last(Launch& launch, std::uint32_t columns) {
   for (std::uint32_t i = 1; i < columns; ++i) EXPECT_FALSE(last_out(launch)) << i;
   EXPECT_TRUE(last_out(launch));
-  EXPECT_EQ(launch.columns, 0u);
+  EXPECT_EQ(launch.left, 0u);
 }
 
 // Of different captured steps, in every order: each has an end of its own, and one of them holds the state.
@@ -107,18 +107,57 @@ TEST(FusedState, AStepThatIsRefusedEndsForItself) {
   }
 }
 
-// Two launches of one captured step: one end, however their columns mix; or one each, when the first has
-// ended before the second was refused.
-TEST(FusedState, LaunchesOfOneStepEndTogether) {
+// Two launches of one captured step: one last column, or one each, when the first has counted out before the
+// second was refused.
+TEST(FusedState, LaunchesOfOneStepCountOutTogether) {
   for (std::uint32_t before = 0; before <= 3; ++before) {
     OneRank rank;
     ASSERT_TRUE(rank.begin());
     Launch& launch = rank.state.launches[0];
     for (std::uint32_t i = 0; i < before; ++i) EXPECT_EQ(last_out(launch), i == 2);
     EXPECT_FALSE(rank.begin());
-    EXPECT_EQ(launch.holds, 1u);
     expect_last(launch, before < 3 ? 6 - before : 3);
   }
+}
+
+// In the midst of a step that runs, at its 1st, 2nd, ... look at a word: both fail, each poisons its own
+// output, and only the one that runs gives the state back.
+TEST(FusedState, ARefusedStepsColumnsBetweenThoseOfTheOneThatRuns) {
+  int at = 1;
+  for (;; ++at) {
+    SteppingWorld world(2, 3, static_cast<std::uint64_t>(at));
+    std::vector<float> from(9000, 1.0f), to(9000, 2.0f);
+    RankStep step;
+    step.sends.resize(1);
+    step.sends[0].peer = 1;
+    step.sends[0].data = reinterpret_cast<const std::byte*>(from.data());
+    step.recvs.resize(1);
+    step.recvs[0].peer = 1;
+    step.recvs[0].dst = reinterpret_cast<std::byte*>(to.data());
+    step.sends[0].elements = step.recvs[0].elements = to.size();
+    int looks = 0;
+    world.on_look = [&](Rank rank, std::byte*, std::uint64_t) {
+      if (rank != 0 || ++looks != at) return;
+      std::size_t posts = 0;
+      const auto others = std::exchange(world.on_post, [&](const Post&) { return ++posts == 0; });
+      world.run_refused(0, step);
+      world.on_post = others;
+      EXPECT_EQ(posts, 0u);
+      Bytes poisoned(to.size() * sizeof(float));
+      poison(DType::f32, poisoned);
+      EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(to)), poisoned));
+      EXPECT_EQ(world.states[0]->in_use, 1u);
+    };
+    world.all_reduce({20'000, DType::f32, RedOp::sum, false, 1024, 1});
+    if (looks < at) break;
+    EXPECT_EQ(world.verdict(0), status_of(Code::seq_reuse_guard));
+    Bytes poisoned(world.output_span(0).size());
+    poison(DType::f32, poisoned);
+    EXPECT_TRUE(std::ranges::equal(world.output_span(0), poisoned)) << at;
+    EXPECT_EQ(world.states[0]->in_use, 0u);
+    for (const Launch& launch : world.states[0]->launches) EXPECT_EQ(launch.left, 0u);
+  }
+  EXPECT_GT(at, 6);
 }
 
 TEST(FusedState, ColumnsOfARefusedStepTouchNoWindowAndPoisonTheirOutput) {

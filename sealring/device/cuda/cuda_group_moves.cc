@@ -54,7 +54,7 @@ struct CudaGroup::Step {
 };
 
 unsigned CudaGroup::blocks_max() const {
-  const unsigned nccl = config_.wire == DeviceWireKind::nccl ? NcclComm::kMultiprocessors : 0;
+  const unsigned nccl = config_.wire == DeviceWireKind::nccl ? NcclComm::multiprocessors(world()) : 0;
   const unsigned all = 4 * (multiprocessors_ - std::min(nccl, multiprocessors_ / 2));
   return config_.columns == 0 ? all : std::min(all, config_.columns);
 }

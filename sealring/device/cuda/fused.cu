@@ -200,7 +200,7 @@ Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> 
   const DeviceGuard guard(group_.device);
   SR_TRY(const unsigned long long capture, capture_of(static_cast<cudaStream_t>(stream)));
   job.descriptor = next_descriptor_++ % kDescriptors;
-  if (capture != 0) job.launch = has_launch(true) ? next_launch_++ : kSharedLaunch;
+  job.launch = capture == 0 ? job.descriptor : has_launch(true) ? next_launch_++ : kSharedLaunch;
   job.output = output.data();
   job.output_bytes = output.size();
   return launch(*entry, job, op, stream);

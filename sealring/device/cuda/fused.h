@@ -71,7 +71,8 @@ class FusedRank {
   FusedTuning tuning() const { return {grid_.columns, small_bytes_max_, 0, grid_.alone}; }
   /// The prologue and the step's one kernel; nothing for a step without records. What the moves may be:
   /// fused_job_of() (fused_job.h). `output`: of the op whose last step this is, all of which a failure
-  /// poisons (see has_launch()); empty: what the step receives. Returns before the step runs. Errors:
+  /// poisons (see has_launch()); empty: what the step receives. After an error of this function nothing is
+  /// poisoned: the op is the caller's to end. Returns before the step runs. Errors:
   /// INVALID_ARGUMENT, UNSUPPORTED, CUDA.
   Result<void> enqueue(const DeviceOp& op, std::span<const DeviceSend> sends,
                        std::span<const DeviceRecv> recvs, DeviceStepRules rules, void* stream,
@@ -105,7 +106,7 @@ class FusedRank {
   FusedPeers peers_;
   std::shared_ptr<const CopyStream> copies_;
   std::uint32_t next_descriptor_ = 0;
-  std::uint32_t next_launch_ = 1;  ///< of captured steps
+  std::uint32_t next_launch_ = kEagerLaunches;  ///< of captured steps
 };
 
 }  // namespace sealring::cuda

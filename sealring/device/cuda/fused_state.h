@@ -34,17 +34,18 @@ struct FusedGrant {
   std::uint32_t frees;  ///< as in OpDescriptor
 };
 
-/// What a step's prologue and its columns tell one another: kOwnLaunches have one for themselves, so that a
-/// step that is refused beside one that runs never mixes its columns with that one's. Two launches of one
-/// captured step beside one another share theirs, and have one end.
+/// What the prologue of a launch and its columns tell one another. A step that is refused beside one that
+/// runs has another one, so that their columns never mix. Two launches of one captured step beside each other
+/// share theirs: they have one end, which may come behind the kernel of the other one alone.
 struct Launch {
-  std::uint64_t columns;      ///< upper half: that are to come; lower half: that have counted out
+  std::uint32_t left;         ///< columns that have not counted out
   std::uint32_t next_column;  ///< columns take their numbers here when they start
-  std::uint32_t holds;        ///< its step has begun and not ended; 0: it was refused
+  std::uint32_t holds;        ///< its step has begun and not ended
 };
-/// Launch 0: eager steps, which one stream or the next waits for. The last one: captured steps for which no
-/// other is left; what ends them stands behind them in the stream.
-inline constexpr std::uint32_t kLaunches = 4096, kSharedLaunch = kLaunches - 1;
+/// The first ones: eager steps in turn, of which far fewer are under way at a time. Then each captured step
+/// its own. The last one: captured steps for which no other is left; what ends their ops stands behind them
+/// in the stream.
+inline constexpr std::uint32_t kEagerLaunches = kDescriptors, kLaunches = 4096, kSharedLaunch = kLaunches - 1;
 
 struct FusedState {
   std::uint32_t verdict;      ///< a Code, sticky: the first error
@@ -151,35 +152,25 @@ SR_HOST_DEVICE inline void release_word(std::uint32_t& at, std::uint32_t value) 
 #endif
   store_fresh(at, value);
 }
-/// Returns the old value; in no order with anything else.
-SR_HOST_DEVICE inline std::uint64_t add_to(std::uint64_t& at, std::uint64_t value) {
-#if defined(__CUDA_ARCH__)
-  static_assert(sizeof(std::uint64_t) == sizeof(unsigned long long));
-  return atomicAdd(reinterpret_cast<unsigned long long*>(&at), value);
-#else
-  const std::uint64_t old = at;
-  at += value;
-  return old;
-#endif
-}
 /// `columns` of a launch are to come.
 SR_HOST_DEVICE inline void expect_columns(Launch& launch, std::uint32_t columns) {
-  add_to(launch.columns, std::uint64_t{columns} << 32);
+#if defined(__CUDA_ARCH__)
+  atomicAdd(&launch.left, columns);
+#else
+  launch.left += columns;
+#endif
 }
 /// Counts a column out; true for the last of those that are to come, who then sees what all did before they
 /// counted.
 SR_HOST_DEVICE inline bool last_out(Launch& launch) {
 #if defined(__CUDA_ARCH__)
   __threadfence();
+  const bool last = atomicSub(&launch.left, 1u) == 1;
+  if (last) __threadfence();
+  return last;
+#else
+  return launch.left-- == 1;
 #endif
-  const std::uint64_t old = add_to(launch.columns, 1);
-  const std::uint64_t all = old >> 32;
-  if ((old & 0xFFFFFFFF) + 1 != all) return false;
-  add_to(launch.columns, ~(all << 32 | all) + 1);
-#if defined(__CUDA_ARCH__)
-  __threadfence();
-#endif
-  return true;
 }
 
 SR_HOST_DEVICE inline std::uint32_t verdict_of(const FusedState& state) {

@@ -28,12 +28,12 @@ struct NcclRecv {
 /// called any more. Memory given to exchange() is NCCL's until the stream has passed it.
 class NcclComm {
  public:
-  /// Blocks that NCCL's kernels may have. An exchange between two ranks takes half of the channels that there
-  /// are, as many as this; 16 of them, which it has otherwise, move 215 GB/s between two H200.
+  /// Blocks that NCCL's kernels may have, and its channels. An exchange between two ranks takes half of them:
+  /// the 16 that it has as it comes move 215 GB/s between two H200.
   static constexpr int kBlocks = 64;
   /// Multiprocessors that whoever else uses the device leaves it, since its kernels wait for other ranks
   /// while they run.
-  static constexpr int kMultiprocessors = kBlocks / 2;
+  static constexpr unsigned multiprocessors(std::size_t world) { return world == 2 ? kBlocks / 2 : kBlocks; }
 
   /// For the current device, of `world` ranks that all call this. `api` must outlive it. Errors: ENVIRONMENT
   /// (see check_nccl_environment), TIMEOUT, PEER_LOST, CUDA.

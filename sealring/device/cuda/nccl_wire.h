@@ -1,12 +1,11 @@
 // DeviceWire over NCCL: sealed here into private buffers, moved by NCCL's sends and receives, opened there.
-// Not run on hardware.
 //
 // NCCL sees ciphertext and tags alone, and what it delivers is believed by nobody. Its kernels wait for other
 // ranks without a deadline, so a thread watches: when an exchange has run for the timeout, when NCCL has met
 // an error, or when the group gives up, it sets the group's verdict on the device and then aborts NCCL. A
 // graph that was captured with this wire must not be replayed after that: NCCL's memory is gone.
 //
-// Whoever seals and opens beside it leaves NCCL NcclComm::kMultiprocessors multiprocessors.
+// Whoever seals and opens beside it leaves NCCL NcclComm::multiprocessors().
 #pragma once
 
 #include <condition_variable>
