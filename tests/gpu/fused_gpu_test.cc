@@ -336,8 +336,9 @@ TEST_F(FusedGpu, AStepBesideAnotherIsRefusedAndPoisonsItsOwnOutput) {
     std::uint32_t in_use = 0;
     ASSERT_EQ(cudaMemcpy(&ranks[0]->state()->in_use, &one, sizeof one, cudaMemcpyHostToDevice), cudaSuccess);
     cudaGraph_t graph = nullptr;
-    if (captured)
+    if (captured) {
       ASSERT_EQ(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    }
     const auto enqueued = enqueue(op, 0);
     if (captured) {
       cudaGraphExec_t exec = nullptr;

@@ -175,7 +175,9 @@ TEST_F(GroupGpu, CapturedOpsBeyondTheirLaunchesEndToo) {
       for (std::uint32_t i = 0; i < ops; ++i) captured = static_cast<bool>(enqueue(call, rank)) && captured;
       ASSERT_EQ(cudaStreamEndCapture(streams[rank], &graph), cudaSuccess);
       ASSERT_TRUE(captured);
-      if (ops == 2) ASSERT_EQ(cudaGraphInstantiate(&execs[rank], graph, 0), cudaSuccess);
+      if (ops == 2) {
+        ASSERT_EQ(cudaGraphInstantiate(&execs[rank], graph, 0), cudaSuccess);
+      }
       cudaGraphDestroy(graph);
     }
   }
