@@ -90,9 +90,9 @@ run_gpu_test() {
   # A sanitizer slows kernels down by 20 and more: one test of each kind of kernel.
   gpu_step "memcheck" gpu_sanitizer memcheck 120 \
     '*EveryLength*:*Bulk*:*BadTag*:Vectors*:Numbers*:FusedGpu*:*EverySumOfEveryType:*Bit*'
+  # racecheck does not know barriers of a part of a block (docs/kernel-notes.md), which teams have.
   gpu_step "racecheck" gpu_sanitizer racecheck 110 \
     '*BadTag*:*Bulk*:FusedGpu.EveryOperation:*.ColumnsInTurn:*EverySumOfEveryType'
-  # racecheck does not know barriers of a part of a block (docs/kernel-notes.md), which teams have.
   gpu_step "synccheck" gpu_sanitizer synccheck 60 '*ColumnsInTurn'
   gpu_step "ncu" gpu_profiler
   printf '\n%-12s %8s %8s %8s %8s\n' "" passed failed skipped time

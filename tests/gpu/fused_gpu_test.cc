@@ -212,7 +212,7 @@ TEST_F(FusedGpu, FewerBlocksThanColumnsGiveTheSameResults) {
   }
 }
 
-// For racecheck and synccheck: a team's barriers, and a column behind another one.
+// For synccheck: a team's barriers, and a column behind another one.
 TEST_F(FusedGpu, TeamsWithColumnsInTurn) {
   grid = {30, 4, 4};
   connect(patience, kSmallBytesMax);

@@ -36,15 +36,14 @@ struct FusedGrant {
 
 /// What the prologue of a launch and its columns tell one another. A step that is refused beside one that
 /// runs has another one, so that their columns never mix. Two launches of one captured step beside each other
-/// share theirs: they have one end, which may come behind the kernel of the other one alone.
+/// share theirs and count out together: the last column may be the other one's.
 struct Launch {
   std::uint32_t left;         ///< columns that have not counted out
   std::uint32_t next_column;  ///< columns take their numbers here when they start
   std::uint32_t holds;        ///< its step has begun and not ended
 };
 /// The first ones: eager steps in turn, of which far fewer are under way at a time. Then each captured step
-/// its own. The last one: captured steps for which no other is left; what ends their ops stands behind them
-/// in the stream.
+/// its own. The last one: captured steps for which no other is left; enqueue_end() is behind those.
 inline constexpr std::uint32_t kEagerLaunches = kDescriptors, kLaunches = 4096, kSharedLaunch = kLaunches - 1;
 
 struct FusedState {
