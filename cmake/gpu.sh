@@ -90,7 +90,7 @@ run_gpu_test() {
   # A sanitizer slows kernels down by 20 and more: one test of each kind of kernel.
   gpu_step "memcheck" gpu_sanitizer memcheck 120 \
     '*EveryLength*:*Bulk*:*BadTag*:Vectors*:Numbers*:FusedGpu*:*EverySumOfEveryType:*Bit*'
-  # racecheck does not know barriers of a part of a block (docs/kernel-notes.md), which teams have.
+  # racecheck does not follow the barriers of several teams in a block (docs/kernel-notes.md).
   gpu_step "racecheck" gpu_sanitizer racecheck 110 \
     '*BadTag*:*Bulk*:FusedGpu.EveryOperation:*.ColumnsInTurn:*EverySumOfEveryType'
   gpu_step "synccheck" gpu_sanitizer synccheck 60 '*ColumnsInTurn'
