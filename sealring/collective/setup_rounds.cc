@@ -8,7 +8,8 @@
 namespace sealring {
 namespace {
 
-constexpr std::uint8_t kVersion = 2;
+/// Of the record, and of what members do alike without telling each other: how moves and steps are cut.
+constexpr std::uint8_t kVersion = 3;
 
 tl::unexpected<Error> malformed(std::string what) {
   return fail(Code::malformed, "device.setup", std::move(what), "run the same build on all ranks");
