@@ -68,7 +68,7 @@ class GroupGpuSweep : public GroupGpu {
     for (const cudaStream_t stream : streams) ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     for (Rank rank = 0; rank < world(); ++rank) {
       const auto found = groups[rank]->verdict();
-      ASSERT_TRUE(found) << found.error().message();
+      ASSERT_TRUE(found) << found.error().message() << ", in calls from" << text(calls.front()) << " on";
       const Bytes after = memory[rank]->get();
       if (after == arenas[rank].after) continue;
       ASSERT_NO_FATAL_FAILURE(tell(calls, arenas[rank], after, rank));

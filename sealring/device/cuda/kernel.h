@@ -14,7 +14,6 @@ struct KernelShared {
   typename Body::Shared body;
   KeyWords keys[kSlots];  ///< of all slots: read before it is known which one the op takes
   OpDescriptor op;
-  std::uint32_t last;
 };
 
 // What other kernels of this multiprocessor have read before is not read again from its cache: the key in a
@@ -39,21 +38,22 @@ template <class Body>
 __device__ inline void leave(const SegmentJob& job, KeyState& state, std::uint32_t descriptor,
                              const Chunk& pattern, KernelShared<Body>& shared) {
   OpDescriptor& op = state.descriptors[descriptor % kDescriptors];
+  bool last = false;
   if (threadIdx.x == 0) {
     if (shared.op.status == 0 && shared.body.bad.refused != 0 &&
         exchange_if(state.verdict, 0, status_of(Code::data_tag)) == 0)
       state.bad_segment = shared.body.bad.first_segment;
     __threadfence();  // this block's output and verdict, before it counts as out
-    shared.last = atomicAdd(&op.blocks_out, 1u) == gridDim.x - 1 ? 1u : 0u;
-    if (shared.last != 0) __threadfence();
+    last = atomicAdd(&op.blocks_out, 1u) == gridDim.x - 1;
+    if (last) __threadfence();
   }
   // [protocol A.6] What held keys, powers and keystream is cleared.
   std::uint32_t* const secrets =
       reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(&shared) + Body::kSecretsFrom);
   constexpr std::uint32_t kWords = (offsetof(KernelShared<Body>, op) - Body::kSecretsFrom) / 4;
-  __syncthreads();
+  last = __syncthreads_or(last ? 1 : 0) != 0;
   for (std::uint32_t i = threadIdx.x; i < kWords; i += blockDim.x) secrets[i] = 0;
-  if (shared.last == 0) return;
+  if (!last) return;
   const bool failed = shared.op.status != 0 || *static_cast<volatile std::uint32_t*>(&state.verdict) != 0;
   if (failed && job.combine.dst != nullptr) poison_output(job, pattern);
   __syncthreads();
