@@ -130,7 +130,8 @@ class DeviceGroup {
   virtual Result<void> connect(std::span<const Bytes> offers, Deadline deadline) = 0;
 
   /// One op: begin, its steps, end. begin makes `stream` wait for this group's op before, whatever its
-  /// stream.
+  /// stream. Ranks of one process that share a device each call from a thread of their own: begin may wait
+  /// there for ops that were enqueued before to end.
   virtual Result<void> begin(const DeviceOp& op, Stream& stream) = 0;
   virtual Result<void> exchange(std::span<const DeviceSend> sends, std::span<const DeviceRecv> recvs,
                                 DeviceStepRules rules) = 0;

@@ -2,14 +2,11 @@
 // a schedule over a DeviceGroup.
 #pragma once
 
-#include <array>
 #include <cstdlib>
-#include <span>
 #include <thread>
 
 #include "sealring/collective/schedule.h"
 #include "sealring/device/cuda/cuda_group.h"
-#include "sealring/device/cuda/lent_stream.h"
 #include "sealring/device/cuda/window_wire.h"
 #include "tests/gpu/gpu_rig.h"
 
@@ -120,7 +117,6 @@ class GroupGpu : public OnGpu {
   void TearDown() override { close(); }
   void open(const GroupOptions& options) {
     close();
-    ASSERT_LE(options.world, kRanksMax);
     options_ = options;
     if (std::getenv("SR_TEST_SANITIZER") != nullptr) options_.timeout *= 50;
     std::vector<Bytes> offers;
@@ -146,31 +142,18 @@ class GroupGpu : public OnGpu {
       ASSERT_TRUE(offer) << offer.error().message();
       ASSERT_LE(offer->size(), DeviceGroup::kOfferBytesMax);
       offers.push_back(std::move(*offer));
-      streams.push_back(rank_streams()[rank]);
+      // Made once for all tests: see lent_stream.h.
+      static cudaStream_t made_once[kGroupRanksMax] = {};
+      cudaStream_t& stream = made_once[rank];
+      if (stream == nullptr) {
+        ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+      }
+      streams.push_back(stream);
     }
     for (auto& group : groups) {
       const auto connected = group->connect(offers, Deadline::in(std::chrono::seconds(5)));
       ASSERT_TRUE(connected) << connected.error().message();
     }
-  }
-  /// The ranks' streams, and behind them those that their groups will lend: made once in a process and one after
-  /// the other, so that no two of them have the same queue of the device (lent_stream.h). The order in which
-  /// streams are made decides that, and every test makes some.
-  static constexpr std::size_t kRanksMax = 8;
-  static std::span<const cudaStream_t> rank_streams() {
-    static const auto made_once = [] {
-      std::array<cudaStream_t, kRanksMax> out{};
-      for (cudaStream_t& stream : out)
-        EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-      std::array<LentStream, 2 * kRanksMax> lent;
-      for (LentStream& stream : lent) {
-        auto made = LentStream::of(0);
-        EXPECT_TRUE(made) << made.error().message();
-        if (made) stream = std::move(*made);
-      }
-      return out;
-    }();
-    return made_once;
   }
   void close() {
     if (!groups.empty()) cudaDeviceSynchronize();  // nobody writes into a window that is freed

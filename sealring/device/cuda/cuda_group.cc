@@ -177,7 +177,7 @@ bool CudaGroup::busy() {
   // The chain has other groups' ops, too, which are waited for only where replays cannot be told from them.
   if (captured_) return chain_->busy();
   const std::lock_guard lock(ends_mutex_);
-  return !ends_.empty() && cudaEventQuery(ends_.back().second) == cudaErrorNotReady;
+  return !ends_.empty() && cudaEventQuery(ends_.back().event) == cudaErrorNotReady;
 }
 
 bool CudaGroup::wait_until_idle(Deadline deadline) {
@@ -226,7 +226,7 @@ CudaGroup::~CudaGroup() {
     cudaMemset(state_, 0, sizeof(GroupState));
     cudaFree(state_);
   }
-  for (const auto& [serial, event] : ends_) free_events_.push_back(event);
+  for (const End& end : ends_) free_events_.push_back(end.event);
   for (const cudaEvent_t event : {fork_, sealed_}) free_events_.push_back(event);
   for (const cudaEvent_t event : free_events_) {
     if (event != nullptr) cudaEventDestroy(event);
@@ -273,10 +273,12 @@ Result<void> CudaGroup::begin(const DeviceOp& op, Stream& stream) {
                     std::to_string(config_.device));
 #endif
   captured_ = captured_ || capture_ != 0;
+  if (capture_ == 0 && config_.wire == DeviceWireKind::local) SR_TRY(wait_for_room());
   SR_TRY(chain_->wait(native, capture_));
   op_ = op;
   stream_ = native;
   in_op_ = true;
+  launches_ = 1;  // its end
   return {};
 }
 
@@ -303,6 +305,7 @@ Result<void> CudaGroup::copy(DType dtype, const std::byte* from, std::byte* to, 
   if (bytes == 0) return {};
   const DeviceGuard guard(config_.device);
   SR_TRY(enqueue_pending());
+  ++launches_;
   if (scale != 1.0)
     return enqueue_scale(dtype, ScaleArguments{from, to, bytes, scale}, blocks_max(), stream_);
   if (from == to) return {};
@@ -332,9 +335,34 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
     event = free_events_.back();
     free_events_.pop_back();
   }
-  ends_.emplace_back(++serial_, event);
+  ends_.push_back({++serial_, event, launches_});
+  launches_ahead_ += launches_;
   SR_TRY(checked(cudaEventRecord(event, stream_), "order"));
   return serial_;
+}
+
+// Ranks that share a process and a device share the room that it has for launches, about 1024. A thread that
+// finds none waits inside of the CUDA runtime, and so do all others that launch: also that of a rank which is
+// late, and for which the ones in front wait on the device. So nobody gets that far ahead. (One op of more
+// launches than that is not cut.)
+Result<void> CudaGroup::wait_for_room() {
+  const Deadline deadline =
+      Deadline::in(std::min<std::chrono::nanoseconds>(config_.timeout, std::chrono::hours(1)) + kGrace);
+  while (true) {
+    SR_TRY(progress());
+    {
+      const std::lock_guard lock(ends_mutex_);
+      if (launches_ahead_ < kLaunchRoom / world()) return {};
+    }
+    if (deadline.expired()) {
+      Error error;
+      error.code = Code::timeout;
+      error.stage = kStage;
+      error.what = "operations that were enqueued before did not end in time";
+      return fail(std::move(error));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
 }
 
 Result<DeviceProgress> CudaGroup::progress() {
@@ -342,11 +370,12 @@ Result<DeviceProgress> CudaGroup::progress() {
   const RelaxedCapture relaxed;
   const std::lock_guard lock(ends_mutex_);
   while (!ends_.empty()) {
-    const auto [serial, event] = ends_.front();
+    const auto [serial, event, launches] = ends_.front();
     const cudaError_t found = cudaEventQuery(event);
     if (found == cudaErrorNotReady) break;
     SR_TRY(checked(found, "progress"));
     finished_ = serial;
+    launches_ahead_ -= launches;
     free_events_.push_back(event);
     ends_.pop_front();
   }

@@ -86,6 +86,9 @@ class CudaGroup final : public DeviceGroup {
   /// Zeroed in the order of `stream`.
   static Result<Memory> allocate(std::uint64_t bytes, const char* what, cudaStream_t stream = nullptr);
   static void release(Memory& memory);
+  /// Of ranks that share a device: waits until this one has its part of kLaunchRoom free, or no op under way.
+  static constexpr std::uint64_t kLaunchRoom = 768;
+  Result<void> wait_for_room();
   bool busy();
   bool wait_until_idle(Deadline deadline);
 
@@ -133,10 +136,17 @@ class CudaGroup final : public DeviceGroup {
   std::optional<FusedPending> pending_;
   unsigned long long capture_ = 0;  ///< 0: not captured
   std::uint64_t serial_ = 0;
+  std::uint64_t launches_ = 0;  ///< kernels and copies of it so far, about
   DeviceGroupCounters counters_;
 
   std::mutex ends_mutex_;
-  std::deque<std::pair<std::uint64_t, cudaEvent_t>> ends_;  ///< of ops that may be unfinished
+  struct End {
+    std::uint64_t serial;
+    cudaEvent_t event;
+    std::uint64_t launches;
+  };
+  std::deque<End> ends_;              ///< of ops that may be unfinished
+  std::uint64_t launches_ahead_ = 0;  ///< of all of them
   std::vector<cudaEvent_t> free_events_;
   std::uint64_t finished_ = 0;
   std::mutex look_mutex_;

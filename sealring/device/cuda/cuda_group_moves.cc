@@ -107,6 +107,7 @@ Result<void> CudaGroup::enqueue_pending(std::span<std::byte> output) {
   if (!pending_) return {};
   const FusedPending step = std::move(*pending_);
   pending_.reset();
+  launches_ += 2;
   return fused_->enqueue(op_, step.sends, step.recvs, step.rules, stream_, output);
 }
 
@@ -134,6 +135,8 @@ Result<void> CudaGroup::run_round(const Step& step, std::size_t index, cudaStrea
   const std::vector<WireChunk> out = wire_chunks(round.sends, step.send_ends);
   const std::vector<WireChunk> in = wire_chunks(round.recvs, step.recv_ends);
   const WireRound wire_round{out, in};
+  // A prologue and a kernel each, a sum, and what waits for the peers or tells them.
+  launches_ += 2 * (round.sends.size() + round.recvs.size()) + 1 + 4;
   SR_TRY(wire_->ready(wire_round, seal_stream));
   for (const ChunkOfMove& at : round.sends)
     SR_TRY(
@@ -156,6 +159,7 @@ Result<void> CudaGroup::seal_chunk(const DeviceSend& send, const MoveCut& cut, s
   const std::uint64_t payload = cut.payload_of(chunk);
   const std::byte* data = behind(send.data, cut.payload_offset(chunk));
   if (send.scale != 1.0 && payload > 0) {
+    ++launches_;
     SR_TRY(enqueue_scale(op_.dtype, ScaleArguments{data, sealed_from_.data, payload, send.scale},
                          blocks_max(), stream));
     data = sealed_from_.data;
