@@ -34,29 +34,54 @@ __device__ inline void poison_output(const SegmentJob& job, const Chunk& pattern
     store_bytes(job.combine.dst + chunks * 16, pattern, static_cast<std::uint32_t>(bytes % 16));
 }
 
+// [protocol A.6] What held keys, powers and keystream is cleared, by all warps but the first. A body's `bad`
+// is its last member, and public.
+template <class Body>
+__device__ inline void wipe(KernelShared<Body>& shared) {
+  using Shared = typename Body::Shared;
+  constexpr std::size_t kFrom = Body::kSecretsFrom, kTo = offsetof(Shared, bad);
+  constexpr std::size_t kWhole = kFrom + (kTo - kFrom) / sizeof(Chunk) * sizeof(Chunk);
+  static_assert(kFrom % sizeof(Chunk) == 0 && sizeof(Shared) - kTo < sizeof(BadTag) + alignof(Shared));
+  constexpr unsigned kThreads = Body::kThreads - kLanes;
+  constexpr unsigned kKeyWords = sizeof shared.keys / 4;
+  static_assert(kKeyWords <= kThreads && (kTo - kWhole) / 4 <= kThreads);
+  if (threadIdx.x < kLanes) return;
+  const unsigned thread = threadIdx.x - kLanes;
+  std::byte* const body = reinterpret_cast<std::byte*>(&shared.body);
+  for (std::size_t at = kFrom + thread * sizeof(Chunk); at < kWhole; at += kThreads * sizeof(Chunk))
+    store_aligned(body + at, Chunk{});
+  if (thread < (kTo - kWhole) / 4) reinterpret_cast<std::uint32_t*>(body + kWhole)[thread] = 0;
+  if (thread < kKeyWords) reinterpret_cast<std::uint32_t*>(&shared.keys)[thread] = 0;
+}
+
+// Behind a barrier of the block.
 template <class Body>
 __device__ inline void leave(const SegmentJob& job, KeyState& state, std::uint32_t descriptor,
                              const Chunk& pattern, KernelShared<Body>& shared) {
   OpDescriptor& op = state.descriptors[descriptor % kDescriptors];
   bool last = false;
   if (threadIdx.x == 0) {
-    if (shared.op.status == 0 && shared.body.bad.refused != 0 &&
-        exchange_if(state.verdict, 0, status_of(Code::data_tag)) == 0)
-      state.bad_segment = shared.body.bad.first_segment;
-    __threadfence();  // this block's output and verdict, before it counts as out
+    if constexpr (Body::kOpen) {
+      if (shared.op.status == 0 && shared.body.bad.refused != 0 &&
+          exchange_if(state.verdict, 0, status_of(Code::data_tag)) == 0)
+        state.bad_segment = shared.body.bad.first_segment;
+      // This block's output and verdict, before it counts as out: the last one may poison. What seal has
+      // written nobody reads before the kernel's end.
+      __threadfence();
+    }
     last = atomicAdd(&op.blocks_out, 1u) == gridDim.x - 1;
-    if (last) __threadfence();
+    if constexpr (Body::kOpen) {
+      if (last) __threadfence();
+    }
   }
-  // [protocol A.6] What held keys, powers and keystream is cleared.
-  std::uint32_t* const secrets =
-      reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(&shared) + Body::kSecretsFrom);
-  constexpr std::uint32_t kWords = (offsetof(KernelShared<Body>, op) - Body::kSecretsFrom) / 4;
+  wipe(shared);  // while the first warp waits
   last = __syncthreads_or(last ? 1 : 0) != 0;
-  for (std::uint32_t i = threadIdx.x; i < kWords; i += blockDim.x) secrets[i] = 0;
   if (!last) return;
-  const bool failed = shared.op.status != 0 || *static_cast<volatile std::uint32_t*>(&state.verdict) != 0;
-  if (failed && job.combine.dst != nullptr) poison_output(job, pattern);
-  __syncthreads();
+  if constexpr (Body::kOpen) {
+    const bool failed = shared.op.status != 0 || *static_cast<volatile std::uint32_t*>(&state.verdict) != 0;
+    if (failed && job.combine.dst != nullptr) poison_output(job, pattern);
+    __syncthreads();
+  }
   if (threadIdx.x != 0) return;
   store_fresh(op.blocks_out, 0);
   end_op(state, shared.op);
