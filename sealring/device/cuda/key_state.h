@@ -89,6 +89,13 @@ SR_HOST_DEVICE inline Word fresh(const Word& at) {
 #endif
 }
 
+/// The same, read here: neither kept from before nor put off behind a branch, where it would be waited for
+/// once more.
+template <class Word>
+SR_HOST_DEVICE inline Word read_here(const Word& at) {
+  return *static_cast<const volatile Word*>(&at);
+}
+
 /// The same for a word that others may read meanwhile.
 SR_HOST_DEVICE inline void store_fresh(std::uint32_t& at, std::uint32_t value) {
   *static_cast<volatile std::uint32_t*>(&at) = value;
@@ -110,72 +117,92 @@ struct StateView {
     bool out = false;
 #pragma unroll
     for (std::uint32_t i = 0; i < kSlots; ++i) {
-      out = out || (i == wanted % kSlots && slot_state[i] == static_cast<std::uint32_t>(SlotState::live) &&
-                    slot_epoch[i] == wanted && slot_canary[i] == canary_of(wanted));
+      // Not && nor ||: a branch each would cost the prologue's one thread more than it saves.
+      out = out | ((i == wanted % kSlots) & (slot_state[i] == static_cast<std::uint32_t>(SlotState::live)) &
+                   (slot_epoch[i] == wanted) & (slot_canary[i] == canary_of(wanted)));
     }
     return out;
   }
 };
 SR_HOST_DEVICE inline StateView view_of(const KeyState& state) {
   StateView out;
-  out.verdict = fresh(state.verdict);
-  out.epoch = fresh(state.epoch);
-  out.segments = fresh(state.segments);
-  out.bytes = fresh(state.bytes);
-  out.ops = fresh(state.ops);
-  out.seq = fresh(state.seq);
-  out.budget = state.budget;
+  out.verdict = read_here(state.verdict);
+  out.epoch = read_here(state.epoch);
+  out.segments = read_here(state.segments);
+  out.bytes = read_here(state.bytes);
+  out.ops = read_here(state.ops);
+  out.seq = read_here(state.seq);
+  out.budget.bytes_rotate = read_here(state.budget.bytes_rotate);
+  out.budget.segments_rotate = read_here(state.budget.segments_rotate);
+  out.budget.ops_rotate = read_here(state.budget.ops_rotate);
+  out.budget.bytes_max = read_here(state.budget.bytes_max);
+  out.budget.segments_max = read_here(state.budget.segments_max);
 #pragma unroll
   for (std::uint32_t i = 0; i < kSlots; ++i) {
-    out.slot_epoch[i] = fresh(state.slots[i].epoch);
-    out.slot_state[i] = fresh(state.slots[i].state);
-    out.slot_canary[i] = fresh(state.slots[i].canary);
+    out.slot_epoch[i] = read_here(state.slots[i].epoch);
+    out.slot_state[i] = read_here(state.slots[i].state);
+    out.slot_canary[i] = read_here(state.slots[i].canary);
   }
   return out;
 }
 
 namespace key_state_internal {
 
-/// Rotation and limits of an op whose numbers the device gives out. [protocol A.3]
-SR_HOST_DEVICE inline std::uint32_t reserve(KeyState& state, StateView& now, const OpRequest& request,
-                                            OpDescriptor& op) {
+/// Rotation and limits of an op whose numbers the device gives out. [protocol A.3] `seq`: of the state, read
+/// behind the taking of it.
+SR_HOST_DEVICE inline std::uint32_t reserve(KeyState& state, const StateView& now, bool taken,
+                                            std::uint64_t seq, const OpRequest& request, OpDescriptor& op) {
   const KeyBudget& budget = now.budget;
-  const bool due = now.bytes >= budget.bytes_rotate || now.segments >= budget.segments_rotate ||
-                   now.ops >= budget.ops_rotate;
-  if (due && request.numbers != Numbers::seal_at) {
-    if (!now.live(now.epoch + 1)) return status_of(Code::key_limit);
-    op.frees = 1 + now.epoch % kSlots;
-    now.epoch += 1;
-    now.segments = now.bytes = now.ops = 0;
-  }
-  if (!now.live(now.epoch)) return status_of(Code::key_limit);
-  if (now.segments > budget.segments_max || request.segments > budget.segments_max - now.segments ||
-      now.bytes > budget.bytes_max || request.payload_bytes > budget.bytes_max - now.bytes)
-    return status_of(Code::key_limit);
   const bool named = request.numbers == Numbers::seal_at;
-  if (named && (request.epoch != now.epoch || request.first_number != now.segments))
+  const bool due = (now.bytes >= budget.bytes_rotate) | (now.segments >= budget.segments_rotate) |
+                   (now.ops >= budget.ops_rotate);
+  const bool rotates = due & !named;
+  const Epoch epoch = now.epoch + (rotates ? 1 : 0);
+  const std::uint64_t segments = rotates ? 0 : now.segments;
+  const std::uint64_t bytes = rotates ? 0 : now.bytes;
+  const std::uint64_t ops = rotates ? 0 : now.ops;
+  const bool fits = now.live(epoch) & (segments <= budget.segments_max) &
+                    (request.segments <= budget.segments_max - segments) & (bytes <= budget.bytes_max) &
+                    (request.payload_bytes <= budget.bytes_max - bytes);
+  // Another op holds the state, or has had it between the read and the exchange: `seq` only grows.
+  if (!taken || seq != now.seq) return status_of(Code::seq_reuse_guard);
+  if (!fits) return status_of(Code::key_limit);
+  if (named && (request.epoch != epoch || request.first_number != segments))
     return status_of(Code::seq_reuse_guard);
-  op.view = OpView{now.epoch, now.segments, named ? request.seq : now.seq};
-  op.slot = now.epoch % kSlots;
+  op.view = OpView{epoch, segments, named ? request.seq : now.seq};
+  op.slot = epoch % kSlots;
+  op.frees = rotates ? 1 + now.epoch % kSlots : 0;
   // Reserve first, seal after.
-  state.epoch = now.epoch;
-  state.segments = now.segments + request.segments;
-  state.bytes = now.bytes + request.payload_bytes;
-  state.ops = now.ops + 1;
+  state.epoch = epoch;
+  state.segments = segments + request.segments;
+  state.bytes = bytes + request.payload_bytes;
+  state.ops = ops + 1;
   state.seq = now.seq + 1;
   return 0;
 }
 
 }  // namespace key_state_internal
 
-/// Takes a state for an op that reserves numbers; true: no other op holds it.
-SR_HOST_DEVICE inline bool take_state(KeyState& state) { return exchange_if(state.in_use, 0, 1) == 0; }
+/// Takes a state for an op that reserves numbers; true: no other op holds it. What is read of the state
+/// behind this is not from before.
+SR_HOST_DEVICE inline bool take_state(KeyState& state) {
+#if defined(__CUDA_ARCH__)
+  std::uint32_t old;
+  asm volatile("atom.acquire.gpu.global.cas.b32 %0, [%1], 0, 1;" : "=r"(old) : "l"(&state.in_use) : "memory");
+  return old == 0;
+#else
+  return exchange_if(state.in_use, 0, 1) == 0;
+#endif
+}
 
 /// The prologue: one thread, in stream order before the op's kernel. On any refusal the op seals nothing.
 /// `now`: the state as it was read behind the op before. `taken`: by take_state(), where numbers are
 /// reserved. Gives what the op's blocks find in its descriptor.
-SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, StateView now, bool taken,
+SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, const StateView& now, bool taken,
                                             const OpRequest& request) {
+  // On its way while the state is looked at.
+  std::uint64_t seq = 0;
+  if (taken) seq = read_here(state.seq);
   OpDescriptor op{};
   op.status = now.verdict;
   op.holds = taken ? 1 : 0;
@@ -185,11 +212,8 @@ SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, StateView now, bool
     op.status = now.live(request.epoch) ? 0 : status_of(Code::key_limit);
     op.view = OpView{request.epoch, request.first_number, request.seq};
     op.slot = request.epoch % kSlots;
-  } else if (!taken || fresh(state.seq) != now.seq) {
-    // Another op holds the state, or has had it between the read and the exchange: `seq` only grows.
-    op.status = status_of(Code::seq_reuse_guard);
   } else {
-    op.status = key_state_internal::reserve(state, now, request, op);
+    op.status = key_state_internal::reserve(state, now, taken, seq, request, op);
   }
   OpDescriptor& at = state.descriptors[request.descriptor % kDescriptors];
   if (op.status != 0) {
@@ -207,9 +231,9 @@ SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, StateView now, bool
   return op;
 }
 SR_HOST_DEVICE inline OpDescriptor begin_op(KeyState& state, const OpRequest& request) {
+  const bool taken = request.numbers != Numbers::open_at && take_state(state);
   const StateView now = view_of(state);
-  const bool reserves = request.numbers != Numbers::open_at && now.verdict == 0;
-  return begin_op(state, now, reserves && take_state(state), request);
+  return begin_op(state, now, taken, request);
 }
 
 /// What the op's last block does when everybody else is out, but for the poisoning: it stores, and reads
