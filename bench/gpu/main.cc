@@ -382,7 +382,7 @@ void large(Bench& bench, bool quick) {
 void further(Bench& bench) {
   std::vector<std::pair<Suite, Direction>> seen;
   for (const KernelEntry& entry : kernel_list()) {
-    if (!measured_in_full(entry) || !wanted_suite(entry) ||
+    if (!measured_in_full(entry) || !wanted_suite(entry) || entry.small ||
         std::ranges::count(seen, std::pair(entry.suite, entry.direction)) > 0)
       continue;
     seen.emplace_back(entry.suite, entry.direction);  // the preferred ones

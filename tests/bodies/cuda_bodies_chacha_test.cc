@@ -3,7 +3,7 @@
 //        write nothing of a refused segment.
 // How: the bodies run on the host and are compared with OpenSSL; reads of the window are counted byte by
 // byte.
-#include "sealring/device/cuda/chacha_body.h"
+#include "sealring/device/cuda/chacha_small.h"
 #include "tests/bodies/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
@@ -16,6 +16,10 @@ using Open8 = ChachaBody<ChachaConfig<Direction::open, 8, 3, 32768, K, 1>>;
 using Open4 = ChachaBody<ChachaConfig<Direction::open, 4, 4, 16384, CombineKind::replace>>;
 using OpenPrivate = ChachaBody<ChachaConfig<Direction::open, 8, 2, 0, CombineKind::replace>>;
 
+using SealSmall = ChachaSmall<Direction::seal, CombineKind::replace>;
+template <CombineKind K>
+using OpenSmall = ChachaSmall<Direction::open, K>;
+
 constexpr Suite kSuite = Suite::chacha20_poly1305;
 
 TEST(CudaBodiesChacha, EveryLengthUpTo4KiB) {
@@ -27,6 +31,16 @@ TEST(CudaBodiesChacha, EveryLengthUpTo4KiB) {
   }
 }
 
+TEST(CudaBodiesChacha, SmallMessagesOfEveryLengthUpToASegment) {
+  static_assert(SealSmall::kSegmentMax == 8192);
+  for (std::uint32_t bytes = 0; bytes <= 8192; ++bytes) {
+    const Record record(kSuite, bytes, 8192, bytes);
+    expect_seals<SealSmall>(record, bytes % 16, 1);
+    expect_opens<OpenSmall<CombineKind::replace>>(record, bytes % 16, 1);
+    if (HasFailure()) return;
+  }
+}
+
 TEST(CudaBodiesChacha, EveryAlignmentAt64Lengths) {
   for (std::uint32_t n = 0; n < 64; ++n) {
     const std::uint32_t bytes = n * 97 + 1;
@@ -34,6 +48,8 @@ TEST(CudaBodiesChacha, EveryAlignmentAt64Lengths) {
     for (std::size_t shift = 0; shift < 16; ++shift) {
       expect_seals<Seal4>(record, shift, 2);
       expect_opens<Open4>(record, shift, 2);
+      expect_seals<SealSmall>(record, shift, 2);
+      expect_opens<OpenSmall<CombineKind::replace>>(record, shift, 2);
       if (HasFailure()) return;
     }
   }
@@ -50,6 +66,9 @@ TEST(CudaBodiesChacha, LargerRecordsManySegmentsAndColumns) {
     expect_seals<Seal4>(record, random() % 16, columns);
     expect_opens<Open8<CombineKind::replace>>(record, random() % 16, columns);
     expect_opens<Open4>(record, random() % 16, columns);
+    if (segment > SealSmall::kSegmentMax) continue;
+    expect_seals<SealSmall>(record, random() % 16, columns);
+    expect_opens<OpenSmall<CombineKind::replace>>(record, random() % 16, columns);
     if (HasFailure()) return;
   }
 }

@@ -184,5 +184,42 @@ TEST(CudaBodiesNumbers, TheFirstKernelThatFitsIsPicked) {
             nullptr);
 }
 
+TEST(CudaBodiesNumbers, SmallMessagesHaveAKernelOfTheirOwn) {
+  KernelEntry small, large;
+  small.small = true;
+  small.segment_max = 8192;
+  small.blocks = 2;
+  small.shared_bytes = 14000;
+  large.segment_max = 1u << 30;
+  large.blocks = 4;
+  large.shared_bytes = 31000;
+  const KernelEntry list[] = {small, large};
+  constexpr std::size_t kShared = 232448;
+  const auto pick = [&](std::uint32_t segment, std::uint32_t segments) {
+    return pick_kernel(list, Suite::chacha20_poly1305, Direction::seal, CombineKind::replace, segment,
+                       kShared, segments, 132);
+  };
+  EXPECT_EQ(pick(8192, 1), &list[0]);
+  EXPECT_EQ(pick(8192, 264), &list[0]);
+  EXPECT_EQ(pick(8192, 265), &list[1]);
+  EXPECT_EQ(pick(8193, 1), &list[1]);
+  // No number of segments: as many as there may be.
+  EXPECT_EQ(pick_kernel(list, Suite::chacha20_poly1305, Direction::seal, CombineKind::replace, 8192, kShared),
+            &list[1]);
+
+  // Exactly as many blocks fit as are a multiprocessor's share.
+  const auto fit = [&](const KernelEntry& entry, unsigned columns) {
+    const std::size_t claimed = claimed_bytes(entry, columns, 132, kShared);
+    EXPECT_LE(claimed, kShared);
+    return (kShared + 1024) / (claimed + 1024);
+  };
+  EXPECT_EQ(fit(list[0], 1), 1u);
+  EXPECT_EQ(fit(list[0], 132), 1u);
+  EXPECT_EQ(fit(list[0], 133), 2u);
+  EXPECT_EQ(fit(list[0], 264), 2u);
+  EXPECT_EQ(claimed_bytes(list[1], 132, 132, kShared), 31000u);
+  EXPECT_EQ(claimed_bytes(list[0], 132, 132, 20000), 14000u);
+}
+
 }  // namespace
 }  // namespace sealring::cuda

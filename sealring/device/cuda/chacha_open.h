@@ -1,7 +1,7 @@
-// The open kernels of one combine. The first that a segment fits into is preferred.
+// The open kernels of one combine. The first that serves a job is preferred.
 #pragma once
 
-#include "sealring/device/cuda/chacha_body.h"
+#include "sealring/device/cuda/chacha_small.h"
 #include "sealring/device/cuda/kernel.h"
 
 namespace sealring::cuda {
@@ -16,6 +16,8 @@ void add_chacha_open_kernel(std::vector<KernelEntry>& list) {
 
 template <CombineKind kCombine>
 void add_chacha_open(std::vector<KernelEntry>& list) {
+  using Small = ChachaSmall<Direction::open, kCombine>;
+  list.push_back(entry_of<Small>(Suite::chacha20_poly1305, kCombine, Small::kSegmentMax, 0));
   add_chacha_open_kernel<kCombine, 4, 4, 16384, 2>(list);
   add_chacha_open_kernel<kCombine, 4, 4, 32768, 1>(list);
   add_chacha_open_kernel<kCombine, 8, 2, 65536, 1>(list);

@@ -1,6 +1,6 @@
-// Kernels: ChaCha20-Poly1305 seal. The first of the list is preferred; the second, faster at a megabyte,
-// is there to be measured.
-#include "sealring/device/cuda/chacha_body.h"
+// Kernels: ChaCha20-Poly1305 seal. The first that serves a job is preferred; the last is there to be
+// measured.
+#include "sealring/device/cuda/chacha_small.h"
 #include "sealring/device/cuda/kernel.h"
 
 namespace sealring::cuda {
@@ -15,6 +15,8 @@ void add(std::vector<KernelEntry>& list) {
 }  // namespace
 
 void add_chacha_seal(std::vector<KernelEntry>& list) {
+  using Small = ChachaSmall<Direction::seal, CombineKind::replace>;
+  list.push_back(entry_of<Small>(Suite::chacha20_poly1305, CombineKind::replace, Small::kSegmentMax, 0));
   add<4, 4>(list);
   add<8, 2>(list);
 }

@@ -132,6 +132,7 @@ KernelEntry entry_of(Suite suite, CombineKind combine, std::uint32_t segment_max
   out.combine = combine;
   out.segment_max = segment_max;
   out.private_step = private_step;
+  if constexpr (requires { Body::kSmall; }) out.small = true;
   out.threads = Body::kThreads;
   out.blocks = Body::kBlocks;
   out.shared_bytes = sizeof(KernelShared<Body>);

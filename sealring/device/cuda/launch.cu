@@ -191,7 +191,9 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
   const CombineKind kind = combine_kind(combine.redop, combine.dtype, combine.divisor);
   const auto largest =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(job.layout.segment_bytes, payload_bytes_of(job)));
-  if (entry == nullptr) entry = pick_kernel(kernel_list(), suite_, direction, kind, largest, shared_max_);
+  if (entry == nullptr)
+    entry = pick_kernel(kernel_list(), suite_, direction, kind, largest, shared_max_, job.segments,
+                        multiprocessors_);
   if (entry == nullptr || largest > entry->segment_max)
     return fail(Code::unsupported, "device.cuda",
                 "no kernel for segments of " + std::to_string(largest) + " bytes of suite " +
@@ -210,7 +212,8 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
       launched(reinterpret_cast<const void*>(&prologue), 1, 1, 0, native, overlapped_, prologue_arguments));
   Chunk pattern = poison_pattern(combine.dtype);
   void* arguments[] = {&job, &state_, &numbers.descriptor, &pattern};
-  return launched(entry->kernel, columns, entry->threads, entry->shared_bytes, native, overlapped_,
+  return launched(entry->kernel, columns, entry->threads,
+                  claimed_bytes(*entry, columns, multiprocessors_, shared_max_), native, overlapped_,
                   arguments);
 }
 
@@ -230,8 +233,9 @@ Result<void> prepare_device(unsigned device) {
   for (const KernelEntry& entry : kernel_list()) {
     SR_TRY(load_kernel(entry.kernel));
     if (entry.shared_bytes > static_cast<std::size_t>(shared_max)) continue;  // pick_kernel leaves it out
+    const std::size_t most = claimed_bytes(entry, 1, 1, static_cast<std::size_t>(shared_max));
     SR_TRY(checked(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(entry.shared_bytes)),
+                                        static_cast<int>(most)),
                    "load"));
   }
   return {};
