@@ -46,7 +46,13 @@ struct ChachaSmall : ChachaBody<ChachaSmallConfig<kDirectionOf, kCombineOf>> {
   template <class Block>
   using Words = typename Block::template PerThread<std::uint32_t>;
 
-  /// What a lane's sum is multiplied by: what lies behind its last chunk within the tile, and the tail.
+  /// What lies behind a lane's last chunk, the tail's included: the last one of lane 31 has the lengths
+  /// there.
+  SR_HOST_DEVICE static int exponent_of(const Segment& segment, int lane) {
+    return 33 - lane + static_cast<int>(segment.shape.tail_chunks);  // 2 to 37
+  }
+  /// Of the power that a lane's sum is multiplied by what the last four bits of its exponent make; the two
+  /// others choose from Prep::high.
   SR_HOST_DEVICE static Number& weight_of(Shared& shared, int lane) { return shared.sums[0][kLanes + lane]; }
   /// The sum of the tile that has `tile` tiles behind it; of the one in front of all, which has the AAD.
   SR_HOST_DEVICE static Number& sum_of(Shared& shared, int tile) { return shared.sums[0][tile]; }
@@ -134,6 +140,9 @@ struct ChachaSmall : ChachaBody<ChachaSmallConfig<kDirectionOf, kCombineOf>> {
       prep.low[0] = r[lane];
       prep.low[1] = r2;
       prep.low[3] = r4;
+      prep.high[0] = poly1305::one();
+      prep.high[1] = r16;
+      prep.high[2] = r32;
       prep.stride[1] = multiplier_of(r96);
       prep.stride[2] = multiplier_of(r64);
       prep.stride[3] = multiplier_of(r32);
@@ -142,17 +151,16 @@ struct ChachaSmall : ChachaBody<ChachaSmallConfig<kDirectionOf, kCombineOf>> {
     });
   }
 
-  // A power for each lane, by its exponent's bits: the last chunk of lane 31 has the tail and the lengths
-  // behind it.
+  // A power for each lane, by the bits of its exponent. r^16 and r^32 the preparer has sooner.
   template <class Warp>
   SR_HOST_DEVICE static void make_weights(Warp& warp, Shared& shared, const Segment& segment,
                                           const typename Warp::template Lanes<Number>& r) {
     warp.step([&](int lane) {
-      const int exponent = 33 - lane + static_cast<int>(segment.shape.tail_chunks);  // 2 to 37
+      const int exponent = exponent_of(segment, lane);
       Number square = r[lane];
       Number out = (exponent & 1) != 0 ? square : poly1305::one();
 #pragma unroll
-      for (int bit = 1; bit < 6; ++bit) {
+      for (int bit = 1; bit < 4; ++bit) {
         square = product(square, square);
         const Number with = product(out, square);
         const bool wanted = (exponent >> bit & 1) != 0;
@@ -234,11 +242,12 @@ struct ChachaSmall : ChachaBody<ChachaSmallConfig<kDirectionOf, kCombineOf>> {
 
   // Weighs every lane's number and adds them up.
   template <class Warp>
-  SR_HOST_DEVICE static void add_up(Warp& warp, Shared& shared, int tile,
+  SR_HOST_DEVICE static void add_up(Warp& warp, Shared& shared, const Segment& segment, int tile,
                                     const typename Warp::template Lanes<Number>& numbers) {
     typename Warp::template Lanes<std::uint32_t> limbs[5];
     warp.step([&](int lane) {
-      const Number weighed = product(numbers[lane], weight_of(shared, lane));
+      const Number& high = shared.prep[0][0].high[exponent_of(segment, lane) >> 4];
+      const Number weighed = product(numbers[lane], product(weight_of(shared, lane), high));
 #pragma unroll
       for (int i = 0; i < 5; ++i) limbs[i][lane] = weighed.limb[i];
     });
@@ -272,7 +281,7 @@ struct ChachaSmall : ChachaBody<ChachaSmallConfig<kDirectionOf, kCombineOf>> {
       }
       numbers[lane] = carried_soon(columns);
     });
-    add_up(warp, shared, static_cast<int>(segment.shape.tiles - 1 - tile), numbers);
+    add_up(warp, shared, segment, static_cast<int>(segment.shape.tiles - 1 - tile), numbers);
   }
 
   // The AAD that finds no place in the padding of the first tile.
@@ -283,7 +292,7 @@ struct ChachaSmall : ChachaBody<ChachaSmallConfig<kDirectionOf, kCombineOf>> {
     warp.step([&](int lane) {
       numbers[lane] = Base::number_in_front(job, op, segment, Base::chunk_of(segment, -1, lane, 3));
     });
-    add_up(warp, shared, static_cast<int>(segment.shape.tiles), numbers);
+    add_up(warp, shared, segment, static_cast<int>(segment.shape.tiles), numbers);
   }
 
   // A product a lane: the tiles' sums, the tail's chunks, the lengths.
