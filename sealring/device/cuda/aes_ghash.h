@@ -92,120 +92,63 @@ SR_HOST_DEVICE inline void add_parities(const Counts& first, const Counts& secon
   }
 }
 
-/// GHASH of one tile, in pieces that may stand between other work: begin_tile(), absorb_pair() for pairs 0 to
-/// kTilePairs - 1, end_tile(). `value` is what the rows are before and behind it.
+/// GHASH of two tiles side by side, each in a sum of its own: they share what is loaded of the matrices.
+/// `stage`: four blocks of each row, of one tile behind the other. `value`: the sums before and behind it.
 template <class Warp>
-struct TileHash {
-  typename Warp::template Lanes<FragmentA> left[2][2];
-  typename Warp::template Lanes<RowWords> value;
-};
-
-/// `stage`: four blocks of each row.
-template <class Warp>
-SR_HOST_DEVICE inline void begin_tile(Warp& warp, const Chunk* stage, TileHash<Warp>& hash) {
-  warp.each([&](int lane) {
-    const RowWords first = row_words(stage, lane);
-    const RowWords second = row_words(stage + kGcmRows, lane);
-    const RowWords third = row_words(stage + 2 * kGcmRows, lane);
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-      hash.left[0][m][lane] = fragment(first, second, m);
-      hash.left[1][m][lane] = fragment(third, hash.value[lane], m);
-    }
-    hash.value[lane] = RowWords{};
-  });
-}
-
-template <class Warp>
-SR_HOST_DEVICE inline void absorb_pair(Warp& warp, const MatrixPair* step, std::uint32_t pair,
-                                       TileHash<Warp>& hash) {
-  typename Warp::template Lanes<Counts> counts[2][2];  // of a column tile
-  typename Warp::template Lanes<Chunk> b[2];
+SR_HOST_DEVICE inline void absorb_tiles(Warp& warp, const Chunk* stage, const MatrixPair* step,
+                                        typename Warp::template Lanes<RowWords> (&value)[2]) {
+  typename Warp::template Lanes<FragmentA> left[2][2][2];  // [tile][half of the matrices][half of the rows]
   warp.each([&](int lane) {
 #pragma unroll
-    for (int s = 0; s < 2; ++s) {
-      b[s][lane] = step[s][pair][lane];
-      for (int m = 0; m < 2; ++m) counts[s][m][lane] = Counts{};
+    for (int tile = 0; tile < 2; ++tile) {
+      const Chunk* const blocks = stage + tile * static_cast<int>(kGcmTileChunks);
+      const RowWords first = row_words(blocks, lane);
+      const RowWords second = row_words(blocks + kGcmRows, lane);
+      const RowWords third = row_words(blocks + 2 * kGcmRows, lane);
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        left[tile][0][m][lane] = fragment(first, second, m);
+        left[tile][1][m][lane] = fragment(third, value[tile][lane], m);
+      }
+      value[tile][lane] = RowWords{};
     }
   });
-#pragma unroll
-  for (int s = 0; s < 2; ++s) {
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-      warp.count_products(counts[0][m], hash.left[s][m], b[s], 0);
-      warp.count_products(counts[1][m], hash.left[s][m], b[s], 1);
-    }
-  }
-  warp.each([&](int lane) {
-#pragma unroll
-    for (int m = 0; m < 2; ++m) add_parities(counts[0][m][lane], counts[1][m][lane], m, hash.value[lane]);
-  });
-}
-
-/// The stage is free behind this.
-template <class Warp>
-SR_HOST_DEVICE inline void end_tile(Warp& warp, const Chunk* stage, TileHash<Warp>& hash) {
-  warp.step([&](int lane) {
-    const RowWords fourth = row_words(stage + 3 * kGcmRows, lane);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) hash.value[lane].words[i] ^= fourth.words[i];
-  });
-}
-
-/// How many warps share the columns of the sum over warps.
-inline constexpr int kFinishGroups = 4;
-
-/// The sum over warps: rows[w] (32 chunks each, zero where there is nothing) times H^(128 w), for w < 2 *
-/// steps; of each word of the sum those bits that `group` computes, the others 0.
-template <class Warp>
-SR_HOST_DEVICE inline void sum_warps(Warp& warp, const MatrixPair* finish, const Chunk (*rows)[kGcmRows],
-                                     std::uint32_t steps, int group,
-                                     typename Warp::template Lanes<RowWords>& sum) {
-  constexpr int kPairs = kTilePairs / kFinishGroups;
-  constexpr std::uint32_t kAhead = 4;  // steps whose matrices are on their way at once: they come from far
-  static_assert(kGcmWorkers / 2 % kAhead == 0);
-  typename Warp::template Lanes<Counts> counts[2 * kPairs][2];
-  warp.each([&](int lane) {
-    sum[lane] = RowWords{};
-#pragma unroll
-    for (int tile = 0; tile < 2 * kPairs; ++tile) {
-      for (int m = 0; m < 2; ++m) counts[tile][m][lane] = Counts{};
-    }
-  });
-#pragma unroll 1
-  for (std::uint32_t from = 0; from < steps; from += kAhead) {
-    typename Warp::template Lanes<Chunk> b[kAhead][kPairs];
+#pragma unroll 2
+  for (int pair = 0; pair < kTilePairs; ++pair) {
+    typename Warp::template Lanes<Chunk> b[2];
     warp.each([&](int lane) {
 #pragma unroll
-      for (std::uint32_t s = 0; s < kAhead; ++s) {
-#pragma unroll
-        for (int pair = 0; pair < kPairs; ++pair)
-          b[s][pair][lane] = from + s < steps ? finish[from + s][group * kPairs + pair][lane] : Chunk{};
-      }
+      for (int s = 0; s < 2; ++s) b[s][lane] = step[s][pair][lane];
     });
 #pragma unroll
-    for (std::uint32_t s = 0; s < kAhead; ++s) {
-      typename Warp::template Lanes<FragmentA> a[2];
+    for (int tile = 0; tile < 2; ++tile) {
+      typename Warp::template Lanes<Counts> counts[2][2];  // [column tile of the pair][half of the rows]
       warp.each([&](int lane) {
-        const RowWords first = row_words(rows[2 * (from + s)], lane);
-        const RowWords second = row_words(rows[2 * (from + s) + 1], lane);
-        for (int m = 0; m < 2; ++m) a[m][lane] = fragment(first, second, m);
+#pragma unroll
+        for (int m = 0; m < 2; ++m) counts[0][m][lane] = counts[1][m][lane] = Counts{};
       });
 #pragma unroll
-      for (int tile = 0; tile < 2 * kPairs; ++tile) {
+      for (int s = 0; s < 2; ++s) {
 #pragma unroll
-        for (int m = 0; m < 2; ++m) warp.count_products(counts[tile][m], a[m], b[s][tile / 2], tile % 2);
+        for (int m = 0; m < 2; ++m) {
+          warp.count_products(counts[0][m], left[tile][s][m], b[s], 0);
+          warp.count_products(counts[1][m], left[tile][s][m], b[s], 1);
+        }
       }
+      warp.each([&](int lane) {
+#pragma unroll
+        for (int m = 0; m < 2; ++m)
+          add_parities(counts[0][m][lane], counts[1][m][lane], m, value[tile][lane]);
+      });
     }
   }
   warp.each([&](int lane) {
 #pragma unroll
-    for (int pair = 0; pair < kPairs; ++pair) {
-      for (int m = 0; m < 2; ++m)
-        add_parities(counts[2 * pair][m][lane], counts[2 * pair + 1][m][lane], m, sum[lane]);
-    }
+    for (int tile = 0; tile < 2; ++tile) {
+      const RowWords fourth = row_words(stage + tile * static_cast<int>(kGcmTileChunks) + 3 * kGcmRows, lane);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sum[lane].words[i] <<= kTilePairs - kPairs * (group + 1);
+      for (int i = 0; i < 4; ++i) value[tile][lane].words[i] ^= fourth.words[i];
+    }
   });
 }
 

@@ -3,10 +3,12 @@
 // 800-38D §6.4].
 //
 // A tile is 128 blocks in 32 rows: row r holds blocks r, r+32, r+64, r+96, and one row is what a lane
-// encrypts. With Y the row's value of the tile before (of the same warp), the row becomes
-//   Y' = C0 H^96 + C1 H^64 + C2 H^32 + C3 + Y H^(128 warps)
+// encrypts. The row becomes
+//   Y' = C0 H^96 + C1 H^64 + C2 H^32 + C3 + Y H^256
 // so three blocks and Y are multiplied by one matrix each, and the last block is just added: Horner's rule on
-// matrices. At the end of a segment warp w's rows count H^(128 w), and row r counts H^(31-r).
+// matrices. Y is the row's value two tiles ago: even and odd tiles are summed up side by side, and share what
+// is loaded of the matrices. At the end of a segment row r counts H^(31-r), and H^128 more in the sum that
+// the last tile is not in.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +22,6 @@
 
 namespace sealring::cuda {
 
-inline constexpr int kGcmWorkers = 16;   ///< warps that encrypt
 inline constexpr int kGcmRows = kLanes;  ///< of a tile
 inline constexpr std::uint32_t kGcmTileChunks = 4 * kGcmRows;
 inline constexpr std::uint32_t kGcmTileBytes = 16 * kGcmTileChunks;
@@ -30,9 +31,9 @@ inline constexpr int kTilePairs = 8;  ///< 128 columns of a matrix: 8 pairs of t
 /// tiles][lane] is the lane's part of two B fragments.
 using MatrixPair = Chunk[kTilePairs][kLanes];
 
-/// H^n for n in -125 .. 33, the powers that rows of a segment may count.
+/// H^n for n in -125 .. 161, the powers that rows of a segment may count.
 inline constexpr int kNearFirst = -125;
-inline constexpr int kNearPowers = 33 - kNearFirst + 1;
+inline constexpr int kNearPowers = 33 + static_cast<int>(kGcmTileChunks) - kNearFirst + 1;
 
 /// Secret.
 struct GcmKey {
@@ -40,8 +41,7 @@ struct GcmKey {
   std::uint32_t rounds;
   std::uint32_t unused[3];
   std::uint32_t table[256];                 ///< aes::table_entry; the same for every key
-  MatrixPair step[2];                       ///< H^96, H^64; H^32, H^(128 warps)
-  MatrixPair finish[kGcmWorkers / 2];       ///< H^(256 s), H^(256 s + 128)
+  MatrixPair step[2];                       ///< H^96, H^64; H^32, H^256
   ghash::Element near_powers[kNearPowers];  ///< H^(i + kNearFirst)
   ghash::Element powers[3][256];            ///< H^(256^j i)
 };
@@ -79,11 +79,6 @@ inline void put_pair(const ghash::Element& first, const ghash::Element& second, 
   for (std::size_t i = 0; i < 2 * sizeof(ghash::Matrix) / 4; ++i) secrets[i] = 0;
 }
 
-inline ghash::Element power_of_two(ghash::Element base, int squarings) {
-  for (int i = 0; i < squarings; ++i) base = ghash::multiply(base, base);
-  return base;
-}
-
 }  // namespace aes_key_internal
 
 /// `key` is 16 or 32 bytes.
@@ -114,16 +109,8 @@ inline void make_gcm_key(std::span<const std::byte> key, GcmKey& out) {
   for (int n = -kNearFirst + 1; n < kNearPowers; ++n)
     out.near_powers[n] = multiply(out.near_powers[n - 1], h);
 
-  const Element far = in::power_of_two(out.powers[0][128], 4);
-  static_assert(kGcmWorkers == 16, "H^(128 * 16) is four squarings away");
   in::put_pair(out.powers[0][96], out.powers[0][64], out.step[0]);
-  in::put_pair(out.powers[0][32], far, out.step[1]);
-  Element warp = ghash::one();
-  for (auto& pair : out.finish) {
-    const Element next = multiply(warp, out.powers[0][128]);
-    in::put_pair(warp, next, pair);
-    warp = multiply(next, out.powers[0][128]);
-  }
+  in::put_pair(out.powers[0][32], out.powers[1][1], out.step[1]);
   for (std::uint32_t& word : words) *static_cast<volatile std::uint32_t*>(&word) = 0;
   for (std::uint32_t& word : keys.words) *static_cast<volatile std::uint32_t*>(&word) = 0;
 }

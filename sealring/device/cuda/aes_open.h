@@ -7,12 +7,13 @@
 
 namespace sealring::cuda {
 
-template <CombineKind kCombine, bool kFuse = true>
+template <CombineKind kCombine>
 void add_aes_open(std::vector<KernelEntry>& list) {
-  using Body = AesBody<AesConfig<Direction::open, kCombine, kFuse>>;
+  using Body = AesBody<AesConfig<Direction::open, kCombine>>;
   for (const Suite suite : {Suite::aes_256_gcm, Suite::aes_128_gcm}) {
     KernelEntry entry = entry_of<Body>(suite, kCombine, 1u << 27, Body::kStep);
     entry.private_depth = Body::kDepth;
+    entry.private_more = Body::kStep;
     list.push_back(entry);
   }
 }

@@ -27,7 +27,8 @@
 //
 // Work that spans several phases: block.split(n, group_work, rest_work). The first n warps become a block of
 // their own with its own phases (a `Block` again), the others do rest_work(warp) meanwhile, and all meet
-// behind both.
+// behind both. block.parts(n, part_work): the warps become n blocks of as many warps each, which run
+// part_work(part, index) with phases of their own and know nothing of each other, until all meet behind it.
 //
 // A new body: a struct with `Shared`, `kThreads`, and `template <class Block> static SR_HOST_DEVICE void
 // run(Block&, Shared&, const SegmentJob&, const OpView&, const KeyWords&, Column)`, which handles the
@@ -154,6 +155,13 @@ class HostWarp {
     for (const std::uint32_t value : values.values) out += value;
     return out;
   }
+  /// Every lane gets the word of the lane that `from(lane)` names.
+  template <class From>
+  void shuffle(Lanes<std::uint32_t>& values, From&& from) const {
+    together();
+    const Lanes<std::uint32_t> before = values;
+    for (int lane = 0; lane < kLanes; ++lane) values[lane] = before[from(lane)];
+  }
   /// True for every lane when the value of any is not 0.
   bool any(const Lanes<std::uint32_t>& values) const {
     together();
@@ -192,14 +200,16 @@ class HostBlock {
     T& operator[](int thread) { return values[static_cast<std::size_t>(thread)]; }
   };
 
-  explicit HostBlock(int threads, WindowReads* reads = nullptr) : warps_(threads / kLanes), reads_(reads) {}
+  /// `first`: the number of its first warp.
+  explicit HostBlock(int threads, WindowReads* reads = nullptr, int first = 0)
+      : first_(first), warps_(threads / kLanes), reads_(reads) {}
   int warps() const { return warps_; }
   /// Whether the shared memory's address, as instructions see it, is `address`; the host has no such address.
   bool shared_begins_at(const void*, std::uint32_t) const { return true; }
 
   template <class Function>
   void phase(Function&& function) {
-    for (int index = 0; index < warps_; ++index) {
+    for (int index = first_; index < first_ + warps_; ++index) {
       HostWarp warp(index, reads_);
       function(warp);
     }
@@ -207,9 +217,8 @@ class HostBlock {
   template <class Function>
   bool any(Function&& function) {
     bool out = false;
-    for (int index = 0; index < warps_; ++index) {
-      for (int lane = 0; lane < kLanes; ++lane) out = function(index * kLanes + lane) || out;
-    }
+    for (int thread = first_ * kLanes; thread < (first_ + warps_) * kLanes; ++thread)
+      out = function(thread) || out;
     return out;
   }
   template <class Group, class Rest>
@@ -221,8 +230,17 @@ class HostBlock {
       rest(warp);
     }
   }
+  template <class Function>
+  void parts(int count, Function&& function) {
+    const int each = warps_ / count;
+    for (int index = 0; index < count; ++index) {
+      HostBlock part(each * kLanes, reads_, first_ + index * each);
+      function(part, index);
+    }
+  }
 
  private:
+  int first_;
   int warps_;
   WindowReads* reads_;
 };
@@ -299,6 +317,13 @@ class DeviceWarp {
     return values.value;
 #endif
   }
+  template <class From>
+  SR_HOST_DEVICE void shuffle([[maybe_unused]] Lanes<std::uint32_t>& values,
+                              [[maybe_unused]] From&& from) const {
+#if defined(__CUDA_ARCH__)
+    values.value = __shfl_sync(0xFFFFFFFFu, values.value, from(static_cast<int>(threadIdx.x) % kLanes));
+#endif
+  }
   SR_HOST_DEVICE bool any(const Lanes<std::uint32_t>& values) const {
 #if defined(__CUDA_ARCH__)
     return __any_sync(0xFFFFFFFFu, values.value != 0) != 0;
@@ -336,6 +361,9 @@ struct BlockBarriers {
 #if defined(__CUDA_ARCH__)
   static __device__ void all() { __syncthreads(); }
   static __device__ void first(int threads) { asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory"); }
+  static __device__ void part(int index, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(2 + index), "r"(threads) : "memory");
+  }
   static __device__ bool any(bool value) { return __syncthreads_or(value ? 1 : 0) != 0; }
 #endif
 };
@@ -351,6 +379,7 @@ struct TeamBarriers {
   static __device__ void first(int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(2 * threadIdx.y + 1), "r"(threads) : "memory");
   }
+  static __device__ void part(int, int) { __trap(); }  ///< no barriers are left for parts of a team
   static __device__ bool any(bool value) {
     int out = 0;
     asm volatile(
@@ -374,8 +403,9 @@ class DeviceBlockOf {
     SR_HOST_DEVICE T& operator[](int) { return value; }
   };
 
-  /// `group_warps` 0: the whole block.
-  SR_HOST_DEVICE explicit DeviceBlockOf(int group_warps = 0) : group_warps_(group_warps) {}
+  /// `group_warps` 0: the whole block. `part`: the warps are one of several parts, -1: the first of all.
+  SR_HOST_DEVICE explicit DeviceBlockOf(int group_warps = 0, int part = -1)
+      : group_warps_(group_warps), part_(part) {}
   SR_HOST_DEVICE int warps() const {
 #if defined(__CUDA_ARCH__)
     return group_warps_ != 0 ? group_warps_ : static_cast<int>(blockDim.x) / kLanes;
@@ -398,8 +428,10 @@ class DeviceBlockOf {
     function(warp);
     if (group_warps_ == 0)
       Barriers::all();
-    else
+    else if (part_ < 0)
       Barriers::first(group_warps_ * kLanes);
+    else
+      Barriers::part(part_, group_warps_ * kLanes);
 #endif
   }
   template <class Function>
@@ -423,9 +455,19 @@ class DeviceBlockOf {
     Barriers::all();
 #endif
   }
+  template <class Function>
+  SR_HOST_DEVICE void parts([[maybe_unused]] int count, [[maybe_unused]] Function&& function) {
+#if defined(__CUDA_ARCH__)
+    const int each = warps() / count;
+    const int index = DeviceWarp().index() / each;
+    DeviceBlockOf part(each, index);
+    function(part, index);
+    Barriers::all();
+#endif
+  }
 
  private:
-  int group_warps_;
+  int group_warps_, part_;
 };
 using DeviceBlock = DeviceBlockOf<BlockBarriers>;
 using DeviceTeam = DeviceBlockOf<TeamBarriers>;

@@ -64,18 +64,6 @@ struct ChachaSmall : ChachaBody<ChachaSmallConfig<kDirectionOf, kCombineOf>> {
     return carried_soon(columns);
   }
 
-  // Of each four lanes the word of the one that `from` names.
-  template <class Warp, class From>
-  SR_HOST_DEVICE static void exchange(typename Warp::template Lanes<std::uint32_t>& words, From&& from) {
-#if defined(__CUDA_ARCH__)
-    const int lane = static_cast<int>(threadIdx.x) % kLanes;
-    words[lane] = __shfl_sync(0xFFFFFFFFu, words[lane], (lane & ~3) | (from(lane) & 3));
-#else
-    const auto before = words;
-    for (int lane = 0; lane < kLanes; ++lane) words[lane] = before[(lane & ~3) | (from(lane) & 3)];
-#endif
-  }
-
   // The block of counter 0, whose first half is r and s [RFC 8439 §2.6]: four lanes do a quarter round each,
   // since the warp shares a scheduler with a worker. All lanes get r, and the first four a word of s each.
   template <class Warp>
@@ -87,9 +75,10 @@ struct ChachaSmall : ChachaBody<ChachaSmallConfig<kDirectionOf, kCombineOf>> {
     const auto constant = [](int q) {
       return q < 2 ? (q == 0 ? 0x61707865u : 0x3320646eu) : (q == 2 ? 0x79622d32u : 0x6b206574u);
     };
-    const auto next = [](int lane) { return lane + 1; };
-    const auto opposite = [](int lane) { return lane + 2; };
-    const auto previous = [](int lane) { return lane + 3; };
+    // Of the lane's four.
+    const auto next = [](int lane) { return (lane & ~3) | ((lane + 1) & 3); };
+    const auto opposite = [](int lane) { return (lane & ~3) | ((lane + 2) & 3); };
+    const auto previous = [](int lane) { return (lane & ~3) | ((lane + 3) & 3); };
     warp.each([&](int lane) {
       const int q = lane & 3;
       a[lane] = constant(q);
@@ -100,13 +89,13 @@ struct ChachaSmall : ChachaBody<ChachaSmallConfig<kDirectionOf, kCombineOf>> {
 #pragma unroll 2
     for (int round = 0; round < 10; ++round) {
       warp.each([&](int lane) { chacha20::quarter_round(a[lane], b[lane], c[lane], d[lane]); });
-      exchange<Warp>(b, next);  // from columns to diagonals
-      exchange<Warp>(c, opposite);
-      exchange<Warp>(d, previous);
+      warp.shuffle(b, next);  // from columns to diagonals
+      warp.shuffle(c, opposite);
+      warp.shuffle(d, previous);
       warp.each([&](int lane) { chacha20::quarter_round(a[lane], b[lane], c[lane], d[lane]); });
-      exchange<Warp>(b, previous);
-      exchange<Warp>(c, opposite);
-      exchange<Warp>(d, next);
+      warp.shuffle(b, previous);
+      warp.shuffle(c, opposite);
+      warp.shuffle(d, next);
     }
     typename Warp::template Lanes<std::uint32_t> words[4];
     warp.each([&](int lane) {
@@ -115,7 +104,7 @@ struct ChachaSmall : ChachaBody<ChachaSmallConfig<kDirectionOf, kCombineOf>> {
       for (int i = 0; i < 4; ++i) words[i][lane] = a[lane] + constant(lane & 3);
     });
 #pragma unroll
-    for (int i = 0; i < 4; ++i) exchange<Warp>(words[i], [i](int) { return i; });
+    for (int i = 0; i < 4; ++i) warp.shuffle(words[i], [i](int lane) { return (lane & ~3) | i; });
     warp.each([&](int lane) {
       r[lane] = poly1305::clamped_r(words[0][lane], words[1][lane], words[2][lane], words[3][lane]);
     });

@@ -20,7 +20,8 @@ struct KernelEntry {
   CombineKind combine = CombineKind::replace;  ///< open
   std::uint32_t segment_max = 0;               ///< largest segment_bytes it serves
   std::uint32_t private_step = 0;  ///< open: plaintext waits in private memory, `private_depth` times
-                                   ///< (segment rounded up to this) a block
+                                   ///< (segment rounded up to this, and private_more) a block
+  std::uint32_t private_more = 0;
   std::uint32_t private_depth = 2;
   bool small = false;  ///< for jobs of at most a segment a block
   unsigned threads = 0;

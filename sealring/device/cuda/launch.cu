@@ -158,7 +158,8 @@ unsigned DeviceKeyRing::columns_of(const KernelEntry& entry, std::uint32_t segme
 std::uint64_t DeviceKeyRing::private_bytes_of(const KernelEntry& entry, std::uint32_t segment_bytes) {
   if (entry.private_step == 0) return 0;
   return entry.private_depth *
-         ((segment_bytes + std::uint64_t{entry.private_step} - 1) / entry.private_step * entry.private_step);
+         ((segment_bytes + std::uint64_t{entry.private_step} - 1) / entry.private_step * entry.private_step +
+          entry.private_more);
 }
 
 std::uint64_t DeviceKeyRing::open_memory_bytes(std::uint32_t segment_bytes) const {
@@ -216,8 +217,6 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
                   claimed_bytes(*entry, columns, multiprocessors_, shared_max_), native, overlapped_,
                   arguments);
 }
-
-namespace {}  // namespace
 
 Result<void> prepare_device(unsigned device) {
   int count = 0;
