@@ -21,6 +21,7 @@
 #include "sealring/device/cuda/aes_tile.h"
 #include "sealring/device/cuda/combine.h"
 #include "sealring/device/cuda/kernel_list.h"
+#include "sealring/device/cuda/key_state.h"
 #include "sealring/device/cuda/user_memory.h"
 
 namespace sealring::cuda {
@@ -57,7 +58,7 @@ struct AesBody {
     ghash::Element extra_powers[kExtras];
     std::uint32_t extra_blocks;  ///< the length they are for
     std::uint32_t accepted[2];   ///< of the last two segments
-    BadTag bad;
+    std::uint32_t refused;       ///< not 0: a segment was, and the quarter writes nothing more
   };
   struct Shared {
     AesTables tables;  ///< first: its address is part of the code
@@ -369,7 +370,7 @@ struct AesBody {
   }
   template <class Warp>
   SR_HOST_DEVICE static void finish_segment(Warp& warp, Quarter& mine, const SegmentJob& job,
-                                            const Segment& segment, const Chunk& tag) {
+                                            const Segment& segment, const Chunk& tag, BadTag& bad) {
     std::byte* const at = job.wire + segment.place.wire + segment.place.payload_bytes;
     if constexpr (!kOpen) {
       warp.step([&](int lane) {
@@ -385,9 +386,12 @@ struct AesBody {
       const bool refused = warp.any(differs);
       warp.step([&](int lane) {
         if (lane != 0) return;
-        if (refused && mine.bad.refused == 0) mine.bad = BadTag{1, segment.k};
-        // After the first refusal the quarter writes nothing more.
-        mine.accepted[segment.parity()] = mine.bad.refused == 0 ? 1u : 0u;
+        if (refused && mine.refused == 0) {
+          mine.refused = 1;
+          // Of several quarters the first one is told.
+          if (exchange_if(bad.refused, 0, 1) == 0) bad.first_segment = segment.k;
+        }
+        mine.accepted[segment.parity()] = mine.refused == 0 ? 1u : 0u;
       });
     }
   }
@@ -426,7 +430,7 @@ struct AesBody {
       for (int i = lane; i < 60; i += kLanes) shared.round_keys[i] = key.round_keys[i];
       if (lane < kQuarters) {
         shared.quarters[lane].extra_blocks = 0xFFFFFFFFu;
-        shared.quarters[lane].bad = BadTag{};
+        shared.quarters[lane].refused = 0;
       }
       if (lane == 0) {
         shared.rounds = key.rounds;
@@ -470,9 +474,9 @@ struct AesBody {
 
   // GHASH of the step before, and the tag of a segment that ends with it.
   template <class Warp>
-  SR_HOST_DEVICE static void absorb_step(Warp& warp, const Shared& shared, Quarter& mine,
-                                         const SegmentJob& job, const OpView& op, const KeyWords& key,
-                                         Column column, Step step, std::uint32_t parity) {
+  SR_HOST_DEVICE static void absorb_step(Warp& warp, Shared& shared, Quarter& mine, const SegmentJob& job,
+                                         const OpView& op, const KeyWords& key, Column column, Step step,
+                                         std::uint32_t parity) {
     const Segment segment = segment_of(job, column, step.segment);
     const std::uint32_t within = step.within;
     typename Warp::template Lanes<RowWords> sums[2];
@@ -501,11 +505,11 @@ struct AesBody {
       });
       return;
     }
-    finish_segment(warp, mine, job, segment, tag_of(warp, mine, job, op, key, segment, sums));
+    finish_segment(warp, mine, job, segment, tag_of(warp, mine, job, op, key, segment, sums), shared.bad);
   }
 
   template <class Warp>
-  SR_HOST_DEVICE static void finish(Warp& warp, const Shared& shared, Quarter& mine, const SegmentJob& job,
+  SR_HOST_DEVICE static void finish(Warp& warp, Shared& shared, Quarter& mine, const SegmentJob& job,
                                     const OpView& op, const KeyWords& key, Column column, const Walk& walk,
                                     const Pace& pace) {
     if (pace.absorbs) absorb_step(warp, shared, mine, job, op, key, column, pace.before, pace.parity ^ 1u);
@@ -518,9 +522,8 @@ struct AesBody {
   }
 
   template <class Part>
-  SR_HOST_DEVICE static void run_quarter(Part& part, const Shared& shared, Quarter& mine,
-                                         const SegmentJob& job, const OpView& op, const KeyWords& key,
-                                         Column column) {
+  SR_HOST_DEVICE static void run_quarter(Part& part, Shared& shared, Quarter& mine, const SegmentJob& job,
+                                         const OpView& op, const KeyWords& key, Column column) {
     using Warp = typename Part::Warp;
     const Walk walk = walk_of(job, column);
     if (walk.segments == 0) return;
@@ -567,16 +570,6 @@ struct AesBody {
                   Column{static_cast<std::uint32_t>(quarter) * column.count + column.index,
                          kQuarters * column.count});
     });
-    if constexpr (kOpen) {
-      block.phase([&](Warp& warp) {
-        warp.step([&](int lane) {
-          if (warp.thread(lane) != 0) return;
-          for (const Quarter& quarter : shared.quarters) {
-            if (quarter.bad.refused != 0) shared.bad = quarter.bad;
-          }
-        });
-      });
-    }
   }
 };
 
