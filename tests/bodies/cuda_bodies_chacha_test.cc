@@ -1,8 +1,8 @@
 // Claim: the ChaCha20-Poly1305 kernel bodies are standard AEAD at any length and alignment, read a window
-// once, and
-//        write nothing of a refused segment.
+// once,
+//        write nothing of a refused segment, and leave no key behind what is cleared.
 // How: the bodies run on the host and are compared with OpenSSL; reads of the window are counted byte by
-// byte.
+// byte; their shared memory is searched for one-time keys.
 #include "sealring/device/cuda/chacha_small.h"
 #include "tests/bodies/cuda_body_rig.h"
 
@@ -107,13 +107,72 @@ TEST(CudaBodiesChacha, ARefusedSegmentAndLaterOnesOfItsColumnWriteNothing) {
   }
 }
 
-TEST(CudaBodiesChacha, ContextAndNumberAreAuthenticated) {
+TEST(CudaBodiesChacha, SmallRefusesAnyBrokenByte) {
+  std::mt19937_64 random(1);
+  for (int n = 0; n < 200; ++n) {
+    const auto segment = static_cast<std::uint32_t>(16 * (1 + random() % 512));
+    const auto columns = static_cast<std::uint32_t>(1 + random() % 4);
+    const Record record(kSuite, 1 + random() % (segment * 12ull), segment, random());
+    const auto broken = static_cast<std::uint32_t>(random() % record.layout.segments());
+    Bytes wire = record.wire;
+    wire[record.layout.wire_offset(broken) + random() % (record.layout.payload_of(broken) + kTagBytes)] ^=
+        static_cast<std::byte>(1 << random() % 8);
+    Shifted dst(record.plaintext.size(), random() % 16);
+    const BadTag bad = open_record<OpenSmall<CombineKind::replace>>(record, wire, CombineOp{}, dst, columns);
+    ASSERT_EQ(bad.refused, 1u);
+    ASSERT_EQ(bad.first_segment, broken);
+    ASSERT_NO_FATAL_FAILURE(expect_opened_before(record, dst, broken, columns));
+  }
+}
+
+// [protocol A.6] What a kernel clears is cleared here; a one-time key, which is the first half of block 0 of
+// the keystream [RFC 8439 §2.6], is nowhere else. Rows that pad a first tile have that block, too.
+template <class Body>
+void expect_no_key_left(std::uint32_t bytes) {
+  const Record record(kSuite, bytes, 8192, 5);
+  const auto shared = std::make_unique<typename Body::Shared>();
+  Shifted in(bytes, 0), wire(record.wire.size(), 0), dst(bytes, 0);
+  in.set(record.plaintext);
+  wire.set(record.wire);
+  Bytes scratch(4 * 8192 + 16);
+  SegmentJob job = record.job();
+  job.plaintext = in.data();
+  job.wire = wire.data();
+  job.combine.dst = dst.data();
+  job.combine.local = dst.data();
+  job.private_tiles = scratch.data() + (16 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 16) % 16;
+  HostBlock block(Body::kThreads);
+  Body::run(block, *shared, job, record.op, record.key, Column{0, 1});
+  ASSERT_EQ(shared->bad.refused, 0u);
+  const NonceWords nonce = nonce_words(record.key, record.op.first_number);
+  const chacha20::Block once = chacha20::keystream(record.key.key, nonce.words, 0);
+  const auto* const begin = reinterpret_cast<const std::byte*>(shared.get());
+  const auto* const key = reinterpret_cast<const std::byte*>(once.words);
+  for (std::size_t at = 0; at + 16 <= sizeof *shared; at += 4) {
+    if (at >= Body::kSecretsFrom && at < offsetof(typename Body::Shared, bad)) continue;
+    for (int half = 0; half < 2; ++half)
+      ASSERT_NE(std::memcmp(begin + at, key + 16 * half, 16), 0) << bytes << " bytes, at " << at;
+  }
+}
+
+TEST(CudaBodiesChacha, NoOneTimeKeyIsLeft) {
+  for (const std::uint32_t bytes : {100u, 2049u, 8192u}) {
+    expect_no_key_left<Seal4>(bytes);
+    expect_no_key_left<SealSmall>(bytes);
+    expect_no_key_left<Open4>(bytes);
+    expect_no_key_left<OpenPrivate>(bytes);
+    expect_no_key_left<OpenSmall<CombineKind::replace>>(bytes);
+  }
+}
+
+template <class Open>
+void expect_context_counts() {
   const Record good(kSuite, 3000, 1024, 11);
   const auto refused = [&](auto change) {
     Record other = good;
     change(other);
     Shifted dst(good.plaintext.size(), 0);
-    return open_record<Open4>(other, good.wire, CombineOp{}, dst, 1).refused == 1;
+    return open_record<Open>(other, good.wire, CombineOp{}, dst, 1).refused == 1;
   };
   EXPECT_FALSE(refused([](Record&) {}));
   EXPECT_TRUE(refused([](Record& r) { ++r.op.first_number; }));
@@ -122,6 +181,10 @@ TEST(CudaBodiesChacha, ContextAndNumberAreAuthenticated) {
   EXPECT_TRUE(refused([](Record& r) { r.context.element_offset += 1ull << 32; }));
   EXPECT_TRUE(refused([](Record& r) { ++r.context.sender; }));
   EXPECT_TRUE(refused([](Record& r) { r.key.key[7] ^= 1; }));
+}
+TEST(CudaBodiesChacha, ContextAndNumberAreAuthenticated) {
+  expect_context_counts<Open4>();
+  expect_context_counts<OpenSmall<CombineKind::replace>>();
 }
 
 // NaN payloads are nobody's promise: every NaN becomes the one that failures are marked with.
@@ -139,8 +202,8 @@ void canonical_nan(DType dtype, std::span<std::byte> memory) {
 }
 
 // Opens by `combine` and compares with the CPU's reduction.
-template <CombineKind K>
-void expect_combines(RedOp redop, DType dtype, std::uint32_t divisor) {
+template <class Open>
+void expect_combines_by(RedOp redop, DType dtype, std::uint32_t divisor) {
   const std::uint32_t bytes = 4096 + 16 * 3 + 2 * dtype_bytes(dtype);
   const Record record(kSuite, bytes, 1024, 77 + static_cast<std::uint64_t>(dtype), dtype);
   std::mt19937_64 random(5);
@@ -163,11 +226,16 @@ void expect_combines(RedOp redop, DType dtype, std::uint32_t divisor) {
     combine.redop = redop;
     combine.dtype = dtype;
     combine.divisor = divisor;
-    ASSERT_EQ(open_record<Open8<K>>(record, record.wire, combine, dst, 2).refused, 0u);
+    ASSERT_EQ(open_record<Open>(record, record.wire, combine, dst, 2).refused, 0u);
     canonical_nan(dtype, dst.span());
     ASSERT_EQ(std::memcmp(dst.data(), expected.data(), bytes), 0)
         << to_string(redop) << " " << to_string(dtype) << " shift " << shift;
   }
+}
+template <CombineKind K>
+void expect_combines(RedOp redop, DType dtype, std::uint32_t divisor) {
+  expect_combines_by<Open8<K>>(redop, dtype, divisor);
+  expect_combines_by<OpenSmall<K>>(redop, dtype, divisor);
 }
 
 TEST(CudaBodiesChacha, ReceivedFirstReversesAReduction) {

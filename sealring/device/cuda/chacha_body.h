@@ -75,8 +75,10 @@ struct ChachaBody {
     BadTag bad;
   };
 
-  /// What lies behind is cleared at the end of a kernel; the seal's place for transposing holds keystream.
-  static constexpr std::size_t kSecretsFrom = kOpen ? offsetof(Shared, prep) : 0;
+  /// What lies behind is cleared at the end of a kernel: all of it. Where tiles are transposed lies
+  /// keystream, of open, too: in rows that pad a first tile, one of which is the block of counter 0 with r
+  /// and s.
+  static constexpr std::size_t kSecretsFrom = 0;
 
   /// One segment of the column, as all warps see it.
   struct Segment {

@@ -273,7 +273,7 @@ Result<void> CudaGroup::begin(const DeviceOp& op, Stream& stream) {
                     std::to_string(config_.device));
 #endif
   captured_ = captured_ || capture_ != 0;
-  if (capture_ == 0 && config_.wire == DeviceWireKind::local) SR_TRY(wait_for_room());
+  if (capture_ == 0 && config_.wire == DeviceWireKind::local && !aborted_) SR_TRY(wait_for_room());
   SR_TRY(chain_->wait(native, capture_));
   op_ = op;
   stream_ = native;
@@ -343,26 +343,32 @@ Result<std::uint64_t> CudaGroup::end(DType dtype, std::span<std::byte> output) {
 
 // Ranks that share a process and a device share the room that it has for launches, about 1024. A thread that
 // finds none waits inside of the CUDA runtime, and so do all others that launch: also that of a rank which is
-// late, and for which the ones in front wait on the device. So nobody gets that far ahead. (One op of more
-// launches than that is not cut.)
+// late, and for which the ones in front wait on the device. So nobody gets that far ahead, an op like the
+// last one included. (Not bounded: an op of more launches than a rank's part, and ranks that use several
+// groups at a time.)
 Result<void> CudaGroup::wait_for_room() {
-  const Deadline deadline =
-      Deadline::in(std::min<std::chrono::nanoseconds>(config_.timeout, std::chrono::hours(1)) + kGrace);
-  while (true) {
-    SR_TRY(progress());
+  const auto for_one = std::min<std::chrono::nanoseconds>(config_.timeout, std::chrono::hours(1)) + kGrace;
+  Deadline deadline = Deadline::in(for_one);  // of each op
+  std::uint64_t known = 0;
+  while (!aborted_) {  // what is given up is poisoned, not waited for
+    SR_TRY(const DeviceProgress now, progress());
     {
       const std::lock_guard lock(ends_mutex_);
-      if (launches_ahead_ < kLaunchRoom / world()) return {};
+      if (launches_ahead_ == 0 || launches_ahead_ + launches_ <= kLaunchRoom / world()) return {};
     }
+    if (now.finished != known) deadline = Deadline::in(for_one);
+    known = now.finished;
     if (deadline.expired()) {
       Error error;
       error.code = Code::timeout;
       error.stage = kStage;
-      error.what = "operations that were enqueued before did not end in time";
+      error.what = "an operation that was enqueued before did not end in time";
+      error.next = "look at the ranks that take part in it; the verdict names the one that did not";
       return fail(std::move(error));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
+  return {};
 }
 
 Result<DeviceProgress> CudaGroup::progress() {

@@ -61,14 +61,13 @@ __device__ inline void leave(const SegmentJob& job, KeyState& state, std::uint32
   OpDescriptor& op = state.descriptors[descriptor % kDescriptors];
   bool last = false;
   if (threadIdx.x == 0) {
-    if constexpr (Body::kOpen) {
-      if (shared.op.status == 0 && shared.body.bad.refused != 0 &&
-          exchange_if(state.verdict, 0, status_of(Code::data_tag)) == 0)
-        state.bad_segment = shared.body.bad.first_segment;
-      // This block's output and verdict, before it counts as out: the last one may poison. What seal has
-      // written nobody reads before the kernel's end.
-      __threadfence();
-    }
+    // Of seal: a body that could not work at all.
+    if (shared.op.status == 0 && shared.body.bad.refused != 0 &&
+        exchange_if(state.verdict, 0, status_of(Code::data_tag)) == 0)
+      state.bad_segment = shared.body.bad.first_segment;
+    // This block's output and verdict, before it counts as out: the last one may poison. What seal has
+    // written nobody reads before the kernel's end.
+    if constexpr (Body::kOpen) __threadfence();
     last = atomicAdd(&op.blocks_out, 1u) == gridDim.x - 1;
     if constexpr (Body::kOpen) {
       if (last) __threadfence();

@@ -126,12 +126,13 @@ struct StateView {
 };
 SR_HOST_DEVICE inline StateView view_of(const KeyState& state) {
   StateView out;
+  // First: what is read behind it may be newer, and then `seq` is found to have grown.
+  out.seq = read_here(state.seq);
   out.verdict = read_here(state.verdict);
   out.epoch = read_here(state.epoch);
   out.segments = read_here(state.segments);
   out.bytes = read_here(state.bytes);
   out.ops = read_here(state.ops);
-  out.seq = read_here(state.seq);
   out.budget.bytes_rotate = read_here(state.budget.bytes_rotate);
   out.budget.segments_rotate = read_here(state.budget.segments_rotate);
   out.budget.ops_rotate = read_here(state.budget.ops_rotate);

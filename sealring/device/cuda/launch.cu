@@ -181,7 +181,7 @@ void DeviceKeyRing::lend_open_memory(std::byte* memory, std::uint64_t bytes) {
 }
 
 Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction, OpRequest numbers,
-                                    void* stream, const KernelEntry* entry) {
+                                    void* stream, const KernelEntry* given_entry) {
   // Only a reserved number seals. [protocol A.3]
   const bool reserves = numbers.numbers == Numbers::seal_next || numbers.numbers == Numbers::seal_at;
   SR_CHECK((direction == Direction::seal) == reserves, "numbers", static_cast<int>(numbers.numbers));
@@ -192,9 +192,13 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
   const CombineKind kind = combine_kind(combine.redop, combine.dtype, combine.divisor);
   const auto largest =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(job.layout.segment_bytes, payload_bytes_of(job)));
+  const KernelEntry* entry = given_entry;
   if (entry == nullptr)
     entry = pick_kernel(kernel_list(), suite_, direction, kind, largest, shared_max_, job.segments,
                         multiprocessors_);
+  if (given_entry == nullptr && entry != nullptr && entry->small &&
+      columns_of(*entry, job.segments) < job.segments)  // the grid is limited to fewer blocks
+    entry = pick_kernel(kernel_list(), suite_, direction, kind, largest, shared_max_);
   if (entry == nullptr || largest > entry->segment_max)
     return fail(Code::unsupported, "device.cuda",
                 "no kernel for segments of " + std::to_string(largest) + " bytes of suite " +
@@ -213,9 +217,11 @@ Result<void> DeviceKeyRing::enqueue(const SegmentJob& given, Direction direction
       launched(reinterpret_cast<const void*>(&prologue), 1, 1, 0, native, overlapped_, prologue_arguments));
   Chunk pattern = poison_pattern(combine.dtype);
   void* arguments[] = {&job, &state_, &numbers.descriptor, &pattern};
-  return launched(entry->kernel, columns, entry->threads,
-                  claimed_bytes(*entry, columns, multiprocessors_, shared_max_), native, overlapped_,
-                  arguments);
+  // Not where the op is to share the multiprocessors with another one.
+  const std::size_t shared_bytes = share_percent_ == 100
+                                       ? claimed_bytes(*entry, columns, multiprocessors_, shared_max_)
+                                       : entry->shared_bytes;
+  return launched(entry->kernel, columns, entry->threads, shared_bytes, native, overlapped_, arguments);
 }
 
 Result<void> prepare_device(unsigned device) {
