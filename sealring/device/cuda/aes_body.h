@@ -373,17 +373,9 @@ struct AesBody {
                                             const Segment& segment, const Chunk& tag, BadTag& bad) {
     std::byte* const at = job.wire + segment.place.wire + segment.place.payload_bytes;
     if constexpr (!kOpen) {
-      warp.step([&](int lane) {
-        if (lane < static_cast<int>(kTagBytes)) at[lane] = static_cast<std::byte>(byte_of(tag, lane));
-      });
+      put_tag(warp, tag, at);
     } else {
-      // Constant time: every byte is compared, and only the whole says anything.
-      typename Warp::template Lanes<std::uint32_t> differs;
-      warp.step([&](int lane) {
-        differs[lane] =
-            lane < static_cast<int>(kTagBytes) ? warp.window_byte(at + lane) ^ byte_of(tag, lane) : 0u;
-      });
-      const bool refused = warp.any(differs);
+      const bool refused = is_refused(warp, tag, [&](int lane) { return warp.window_byte(at + lane); });
       warp.step([&](int lane) {
         if (lane != 0) return;
         if (refused && mine.refused == 0) {

@@ -187,19 +187,11 @@ struct AesCompactBody {
   SR_HOST_DEVICE static void finish_segment(Warp& warp, Shared& shared, const SegmentJob& job,
                                             const OpView& op, const KeyWords& key, const Segment& segment) {
     const Chunk tag = tag_of(warp, shared, job, op, key, segment);
-    constexpr int kTag = static_cast<int>(kTagBytes);
     std::byte* const at = job.wire + segment.place.wire + segment.place.payload_bytes;
     if constexpr (!kOpen) {
-      warp.step([&](int lane) {
-        if (lane < kTag) at[lane] = static_cast<std::byte>(byte_of(tag, lane));
-      });
+      put_tag(warp, tag, at);
     } else {
-      // Constant time: every byte is compared, and only the whole says anything.
-      typename Warp::template Lanes<std::uint32_t> differs;
-      warp.step([&](int lane) {
-        differs[lane] = lane < kTag ? warp.window_byte(at + lane) ^ byte_of(tag, lane) : 0u;
-      });
-      const bool refused = warp.any(differs);
+      const bool refused = is_refused(warp, tag, [&](int lane) { return warp.window_byte(at + lane); });
       warp.step([&](int lane) {
         if (lane != 0) return;
         if (refused && shared.bad.refused == 0) shared.bad = BadTag{1, segment.k};

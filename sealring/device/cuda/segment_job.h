@@ -98,6 +98,24 @@ SR_HOST_DEVICE inline std::uint32_t byte_of(const Chunk& chunk, int b) {
   return (word >> (8 * (b & 3))) & 0xFFu;
 }
 
+/// Writes a tag to where its segment ends. `warp` alone.
+template <class Warp>
+SR_HOST_DEVICE inline void put_tag(Warp& warp, const Chunk& tag, std::byte* at) {
+  warp.step([&](int lane) {
+    if (lane < static_cast<int>(kTagBytes)) at[lane] = static_cast<std::byte>(byte_of(tag, lane));
+  });
+}
+/// Whether a tag is another one than that of whose bytes `given(lane)` gives one. Constant time: every byte
+/// is compared, and only the whole says anything.
+template <class Warp, class Given>
+SR_HOST_DEVICE inline bool is_refused(Warp& warp, const Chunk& tag, Given&& given) {
+  typename Warp::template Lanes<std::uint32_t> differs;
+  warp.step([&](int lane) {
+    differs[lane] = lane < static_cast<int>(kTagBytes) ? given(lane) ^ byte_of(tag, lane) : 0u;
+  });
+  return warp.any(differs);
+}
+
 /// The i-th 16 bytes of the AAD of the job's k-th segment. [protocol C.3] epoch at 4, seq at 24, segment at
 /// 44, payload_bytes at 52, element offset at 64.
 SR_HOST_DEVICE inline Chunk aad_chunk(const SegmentJob& job, const OpView& op, std::uint32_t k, int i) {
