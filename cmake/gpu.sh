@@ -89,10 +89,10 @@ run_gpu_test() {
   gpu_step "gpu-tests" gpu_tests gpu-tests timeout 300 build/run-gpu/tests/gpu_tests
   # A sanitizer slows kernels down by 20 and more: one test of each kind of kernel.
   gpu_step "memcheck" gpu_sanitizer memcheck 120 \
-    '*EveryLength*:*Bulk*:*BadTag*:Vectors*:Numbers*:FusedGpu*:*EverySumOfEveryType:*Bit*'
+    '*EveryLength*:*Bulk*:*BadTag*:Vectors*:Numbers*:*FusedGpu*:*EverySumOfEveryType:*Bit*'
   # racecheck does not follow the barriers of several teams in a block (docs/kernel-notes.md).
   gpu_step "racecheck" gpu_sanitizer racecheck 110 \
-    '*BadTag*:*Bulk*:FusedGpu.EveryOperation:*.ColumnsInTurn:*EverySumOfEveryType'
+    '*BadTag*:*Bulk*:*FusedGpuSuites.EveryOperation*:*.ColumnsInTurn:*EverySumOfEveryType'
   gpu_step "synccheck" gpu_sanitizer synccheck 60 '*ColumnsInTurn'
   gpu_step "ncu" gpu_profiler
   printf '\n%-12s %8s %8s %8s %8s\n' "" passed failed skipped time

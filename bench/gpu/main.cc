@@ -137,8 +137,10 @@ class Bench {
   }
 
   // Two ranks of a fused op, both on this device. all_reduce: in place, `bytes` is the tensor; else a piece
-  // of two. Either way a rank seals and opens `bytes`.
-  void fused(Op op, std::uint64_t bytes, unsigned columns, std::uint64_t small_bytes_max = 0) {
+  // of two. Either way a rank seals and opens `bytes`. `blocks`: of a rank's kernel; of AES-GCM each has
+  // several columns.
+  void fused(Suite suite, Op op, std::uint64_t bytes, unsigned blocks, std::uint64_t small_bytes_max = 0) {
+    const std::uint32_t each = suite_has_gcm_key(suite) ? kGcmColumns : 1, columns = each * blocks;
     std::unique_ptr<DeviceKeyRing> keys[2][2];  // [rank][out, in]
     std::byte* windows[2] = {};
     std::unique_ptr<FusedRank> ranks[2];
@@ -149,14 +151,15 @@ class Bench {
     must(cudaEventCreateWithFlags(&join, cudaEventDisableTiming), "event");
     for (Rank i = 0; i < 2; ++i) {
       DeviceGroupConfig group;
+      group.suite = suite;
       group.rank = i;
       group.members = {0, 1};
       group.timeout = std::chrono::seconds(20);
       group.wire = DeviceWireKind::local;  // they share the device
-      auto made = FusedRank::make(group, FusedGrid{columns}, small_bytes_max);
+      auto made = FusedRank::make(group, FusedGrid{columns, columns, blocks, each}, small_bytes_max);
       if (!made) must(Result<void>(tl::unexpected(made.error())));
       ranks[i] = std::move(*made);
-      for (auto& ring : keys[i]) ring = make_ring(Suite::chacha20_poly1305);
+      for (auto& ring : keys[i]) ring = make_ring(suite);
       must(cudaMalloc(&windows[i], FusedRank::window_bytes(2, columns)), "window");
       must(cudaMemset(windows[i], 0, FusedRank::window_bytes(2, columns)), "window");
     }
@@ -166,7 +169,7 @@ class Bench {
       peers[1 - i] = {windows[1 - i], keys[i][0].get(), keys[i][1].get()};
       must(ranks[i]->connect(windows[i], peers));
     }
-    Row row = fused_row(op, bytes, columns, bytes <= small_bytes_max);
+    Row row = fused_row(suite, op, bytes, columns, bytes <= small_bytes_max);
     row.samples = samples([&] {
       must(cudaEventRecord(fork, stream_), "event");
       must(cudaStreamWaitEvent(other, fork), "event");
@@ -187,10 +190,10 @@ class Bench {
   double copy_gbps() const { return copy_gbps_; }
 
  private:
-  static Row fused_row(Op op, std::uint64_t bytes, unsigned columns, bool small) {
+  static Row fused_row(Suite suite, Op op, std::uint64_t bytes, unsigned columns, bool small) {
     const std::uint32_t segment = small ? kSmallSegment : fused_cut(bytes, 2, columns).segment_bytes;
     Row row;
-    row.suite = to_string(Suite::chacha20_poly1305);
+    row.suite = to_string(suite);
     row.direction = to_string(op);
     row.combine = op == Op::all_gather ? "2 ranks" : "f32, 2 ranks";
     row.segment_bytes = segment;
@@ -198,8 +201,8 @@ class Bench {
     row.conditions = "columns 2 x " + std::to_string(columns) + (small ? ", lines" : "");
     // A rank reads what it seals and what it adds, and writes its output; a window is written and read.
     row.memory_bytes = 2 * (op == Op::all_gather ? 4.0 : 5.0) * static_cast<double>(bytes);
-    row.name = "fused " + row.direction + " " + row.combine + " here, " + row.conditions + " seg " +
-               std::to_string(segment / 1024) + "K";
+    row.name = "fused " + (suite == Suite::chacha20_poly1305 ? "" : row.suite + " ") + row.direction + " " +
+               row.combine + " here, " + row.conditions + " seg " + std::to_string(segment / 1024) + "K";
     return row;
   }
   // Pieces are the halves of a tensor.
@@ -395,17 +398,29 @@ void further(Bench& bench) {
 }
 
 void fused(Bench& bench, bool quick) {
-  if (!only_suite.empty() && only_suite != to_string(Suite::chacha20_poly1305)) return;
+  const auto wanted = [](Suite suite) { return only_suite.empty() || only_suite == to_string(suite); };
   for (const Op op : {Op::all_reduce, Op::reduce_scatter, Op::all_gather}) {
-    bench.fused(op, 256u << 20, 198);
+    constexpr Suite kSuite = Suite::chacha20_poly1305;
+    if (!wanted(kSuite)) break;
+    bench.fused(kSuite, op, 256u << 20, 198);
     if (quick) continue;
-    for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u, 264u}) bench.fused(op, 256u << 20, columns);
-    bench.fused(op, 25u << 20, 198);
-    bench.fused(op, 1u << 20, 132);
+    for (const unsigned columns : {16u, 32u, 48u, 66u, 99u, 132u, 264u})
+      bench.fused(kSuite, op, 256u << 20, columns);
+    bench.fused(kSuite, op, 25u << 20, 198);
+    bench.fused(kSuite, op, 1u << 20, 132);
     for (const std::uint64_t bytes : {64u << 10, 16u << 10, 4u << 10}) {
-      bench.fused(op, bytes, 32);
-      bench.fused(op, bytes, 32, kSmallBytesMax);
+      bench.fused(kSuite, op, bytes, 32);
+      bench.fused(kSuite, op, bytes, 32, kSmallBytesMax);
     }
+  }
+  for (const Suite suite : {Suite::aes_256_gcm, Suite::aes_128_gcm}) {
+    if (!wanted(suite)) continue;
+    bench.fused(suite, Op::all_reduce, 256u << 20, 66);
+    if (quick) continue;
+    for (const unsigned blocks : {16u, 33u}) bench.fused(suite, Op::all_reduce, 256u << 20, blocks);
+    bench.fused(suite, Op::all_gather, 256u << 20, 66);
+    for (const std::uint64_t bytes : {64u << 20, 25u << 20, 1u << 20, 64u << 10})
+      bench.fused(suite, Op::all_reduce, bytes, 66);
   }
 }
 

@@ -106,7 +106,7 @@ TEST(CudaBodiesAes, EveryBitOfATagCounts) {
     const BadTag bad = open_record<OpenReplace>(record, wire, CombineOp{}, dst, 1, scratch());
     ASSERT_EQ(bad.refused, 1u);
     ASSERT_EQ(bad.first_segment, 0u);
-    ASSERT_NO_FATAL_FAILURE(expect_opened_before(record, dst, 0, OpenReplace::kQuarters));
+    ASSERT_NO_FATAL_FAILURE(expect_opened_before(record, dst, 0, kQuarters));
   }
 }
 
@@ -119,7 +119,7 @@ TEST(CudaBodiesAes, ARefusedSegmentAndLaterOnesOfItsQuarterWriteNothing) {
     const BadTag bad = open_record<OpenReplace>(record, wire, CombineOp{}, dst, 1, scratch());
     ASSERT_EQ(bad.refused, 1u);
     ASSERT_EQ(bad.first_segment, broken);
-    ASSERT_NO_FATAL_FAILURE(expect_opened_before(record, dst, broken, OpenReplace::kQuarters));
+    ASSERT_NO_FATAL_FAILURE(expect_opened_before(record, dst, broken, kQuarters));
   }
 }
 

@@ -2,6 +2,7 @@
 #include "tests/bodies/fused_rig.h"
 
 #include "sealring/device/cuda/fused_body.h"
+#include "sealring/device/cuda/fused_gcm.h"
 #include "sealring/device/cuda/fused_small.h"
 
 namespace sealring::cuda::test {
@@ -80,7 +81,9 @@ void FusedWorld::run_body(Baton& baton, int me, std::uint32_t rank, const FusedJ
 
 template <CombineKind K>
 void FusedWorld::run_kind(Baton& baton, int me, std::uint32_t rank, const FusedJob& job, DType dtype) {
-  if (fused_choice(job).small)
+  if (fused_choice(job).gcm)
+    run_body<FusedGcm<K>>(baton, me, rank, job, dtype);
+  else if (fused_choice(job).small)
     run_body<FusedSmall<K>>(baton, me, rank, job, dtype);
   else if (fused_choice(job).many)
     run_body<FusedMany<K>>(baton, me, rank, job, dtype);
@@ -99,6 +102,7 @@ void FusedWorld::run_block(Baton& baton, int me, std::uint32_t rank, const Fused
     case CombineKind::replace:
       return run_kind<CombineKind::replace>(baton, me, rank, job, dtype);
     case CombineKind::any:
+      if (fused_choice(job).gcm) return run_body<FusedGcm<CombineKind::any>>(baton, me, rank, job, dtype);
       if (job.small != 0) return run_body<FusedSmall<CombineKind::any>>(baton, me, rank, job, dtype);
       return run_body<FusedMany<CombineKind::any>>(baton, me, rank, job, dtype);
   }

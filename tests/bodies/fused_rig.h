@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "sealring/device/bulk_cipher.h"
+#include "sealring/device/cuda/aes_key.h"
 #include "sealring/device/cuda/fused_job.h"
 #include "tests/bodies/cuda_body_rig.h"
 
@@ -109,11 +110,31 @@ struct RankStep {
   DeviceStepRules rules;
 };
 
+inline std::string name_of_suite(const ::testing::TestParamInfo<Suite>& tested) {
+  std::string out(to_string(tested.param));
+  std::ranges::replace(out, '-', '_');
+  return out;
+}
+
+/// Numbers of fp32 up to 4096: all; of AES-GCM, whose matrices take the host long, every one up to the first
+/// 1 KiB, those around a tile's end, and some between.
+inline std::vector<std::uint64_t> sizes_up_to_4096(Suite suite) {
+  std::vector<std::uint64_t> out;
+  for (std::uint64_t n = 0; n <= 4096; ++n) {
+    const bool at_tile = (n + 2) % 512 <= 4;  // 2 KiB
+    if (!suite_has_gcm_key(suite) || n <= 260 || at_tile || n % 31 == 0) out.push_back(n);
+  }
+  return out;
+}
+
 class FusedWorld {
  public:
-  FusedWorld(std::uint32_t ranks, std::uint32_t columns, std::uint64_t seed)
+  FusedWorld(std::uint32_t ranks, std::uint32_t columns, std::uint64_t seed,
+             Suite suite = Suite::chacha20_poly1305)
       : random(seed), ranks_(ranks), columns_(columns), region_(fused_region(ranks, columns)) {
-    group_.suite = Suite::chacha20_poly1305;
+    group_.suite = suite;
+    // Blocks of four columns, of which some have fewer.
+    if (suite_has_gcm_key(suite)) blocks = (columns + kGcmColumns - 1) / kGcmColumns + columns % 2;
     for (std::byte& byte : group_.group_id) byte = static_cast<std::byte>(random());
     for (std::byte& byte : group_.th3) byte = static_cast<std::byte>(random());
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -124,10 +145,12 @@ class FusedWorld {
       reads.emplace_back();
       reads.back().begin = windows.back()->data();
       reads.back().counts.assign(windows.back()->span().size(), 0);
+      if (blocks != 0) private_tiles_.emplace_back(columns * kPrivateOfColumn);
     }
     for (std::uint32_t pair = 0; pair < ranks * ranks; ++pair) {
       sealing_.push_back(std::make_unique<KeyState>());
       opening_.push_back(std::make_unique<KeyState>());
+      if (pair / ranks == pair % ranks) continue;
       for (Epoch epoch = 0; epoch < kSlots; ++epoch)
         sealing_[pair]->slots[epoch] = opening_[pair]->slots[epoch] = random_slot(epoch);
     }
@@ -163,7 +186,7 @@ class FusedWorld {
     DeviceGroupConfig mine = group_;
     mine.rank = static_cast<Rank>(rank);
     return fused_job_of(mine, op, step.sends, step.recvs, step.rules, peers_of(rank),
-                        FusedTuning{columns_, small_bytes_max, segment_bytes});
+                        FusedTuning{columns_, small_bytes_max, segment_bytes, 0, blocks});
   }
 
   /// Each rank runs its steps one after the other, with so many blocks at a time; nobody waits for the others
@@ -178,6 +201,9 @@ class FusedWorld {
         const auto job = job_of(op, rank, step);
         ASSERT_TRUE(job) << job.error().message();
         mine.jobs.push_back(*job);
+        FusedJob& made = mine.jobs.back();
+        for (std::uint32_t i = 0; i < made.pulls && blocks != 0; ++i)
+          made.pull[i].job.private_tiles = private_tiles_[rank].data();
       }
       start_step(all, rank);
     }
@@ -205,7 +231,7 @@ class FusedWorld {
     job->launch = kEagerLaunches;
     ASSERT_FALSE(prologue(*states[rank], FusedReservation::of(*job)));
     Baton own(1, 1);  // nobody waits
-    for (std::uint32_t i = 0; i < job->columns(); ++i) run_block(own, 0, rank, *job, op.dtype);
+    for (std::uint32_t i = 0; i < job->units(); ++i) run_block(own, 0, rank, *job, op.dtype);
   }
 
   static std::atomic_ref<std::uint64_t> word_at(std::byte* word) {
@@ -215,6 +241,7 @@ class FusedWorld {
   std::mt19937_64 random;
   std::uint64_t small_bytes_max = 0;  ///< see FusedTuning
   std::uint32_t segment_bytes = 0;    ///< likewise
+  std::uint32_t blocks = 0;           ///< likewise
   std::vector<std::unique_ptr<Shifted>> windows;
   std::vector<std::unique_ptr<FusedState>> states;
   std::vector<WindowReads> reads;
@@ -248,6 +275,12 @@ class FusedWorld {
     slot.canary = canary_of(epoch);
     for (std::uint32_t& word : slot.words.key) word = static_cast<std::uint32_t>(random());
     for (std::uint32_t& word : slot.words.iv) word = static_cast<std::uint32_t>(random());
+    if (blocks != 0) {
+      gcm_keys_.push_back(std::make_unique<GcmKey>());
+      make_gcm_key(std::as_bytes(std::span(slot.words.key)).first(suite_key_bytes(group_.suite)),
+                   *gcm_keys_.back());
+      slot.words.gcm = gcm_keys_.back().get();
+    }
     return slot;
   }
   Post seen(std::uint32_t from, std::byte* word, std::uint64_t value) {
@@ -274,7 +307,7 @@ class FusedWorld {
     const FusedJob& job = mine.jobs[mine.at];
     const FusedReservation reservation = FusedReservation::of(job);
     ASSERT_EQ(prologue(*states[rank], reservation), begins);
-    mine.left = mine.unfinished = job.columns();
+    mine.left = mine.unfinished = job.units();
   }
   void run_blocks(Run& all, Baton& baton, int me, std::uint32_t rank) {
     RankRun& mine = all.ranks[rank];
@@ -301,6 +334,9 @@ class FusedWorld {
   WindowShape region_;
   DeviceGroupConfig group_;
   std::vector<std::unique_ptr<KeyState>> sealing_, opening_;  ///< by from * ranks + to
+  std::vector<std::unique_ptr<GcmKey>> gcm_keys_;
+  static constexpr std::uint64_t kPrivateOfColumn = 64 * 1024;
+  std::vector<Bytes> private_tiles_;  ///< of AES-GCM, by rank
   std::uint64_t lines_ = 0;
   std::uint64_t patience_ = 0;  ///< looks in vain, until the deadline
 };

@@ -20,7 +20,7 @@ struct OneRank {
   OneRank() {
     step.peers = world.peers_of(0);
     step.push[0] = step.pull[0] = {3, 300};
-    step.columns = 3;
+    step.units = 3;
   }
   bool begin() { return prologue(state, step); }
   void end() {

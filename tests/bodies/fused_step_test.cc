@@ -9,29 +9,33 @@
 namespace sealring::cuda::test {
 namespace {
 
-TEST(FusedStep, ReduceScatterOfEverySizeUpTo4096) {
-  for (std::uint64_t elements = 0; elements <= 4096; ++elements) {
-    SteppingWorld world(2, 1 + static_cast<std::uint32_t>(elements % 3), elements);
+class FusedStep : public ::testing::TestWithParam<Suite> {};
+INSTANTIATE_TEST_SUITE_P(Suites, FusedStep, ::testing::Values(Suite::chacha20_poly1305, Suite::aes_256_gcm),
+                         name_of_suite);
+
+TEST_P(FusedStep, ReduceScatterOfSizesUpTo4096) {
+  for (const std::uint64_t elements : sizes_up_to_4096(GetParam())) {
+    SteppingWorld world(2, 1 + static_cast<std::uint32_t>(elements % 3), elements, GetParam());
     world.reduce_scatter({elements, DType::f32, RedOp::sum, elements % 2 == 1, 1024, elements});
     ASSERT_NO_FATAL_FAILURE(world.expect_right()) << elements;
   }
 }
 
-TEST(FusedStep, AllGatherOfEverySizeUpTo4096) {
-  for (std::uint64_t elements = 0; elements <= 4096; ++elements) {
-    SteppingWorld world(2, 1 + static_cast<std::uint32_t>(elements % 3), elements);
+TEST_P(FusedStep, AllGatherOfSizesUpTo4096) {
+  for (const std::uint64_t elements : sizes_up_to_4096(GetParam())) {
+    SteppingWorld world(2, 1 + static_cast<std::uint32_t>(elements % 3), elements, GetParam());
     world.all_gather({elements, DType::f32, RedOp::none, elements % 2 == 1, 1024, elements});
     ASSERT_NO_FATAL_FAILURE(world.expect_right()) << elements;
   }
 }
 
-TEST(FusedStep, EveryTypeAndOperation) {
+TEST_P(FusedStep, EveryTypeAndOperation) {
   std::mt19937_64 random(1);
   for (const DType dtype : all_dtypes()) {
     for (const RedOp redop : all_redops()) {
       if (redop != RedOp::none && !reduction_supported(dtype, redop)) continue;
       for (const bool in_place : {false, true}) {
-        SteppingWorld world(2, 2, random());
+        SteppingWorld world(2, 2, random(), GetParam());
         const StepCase c{1 + random() % 6000, dtype, redop, in_place, 1024, random()};
         redop == RedOp::none ? world.all_gather(c) : world.reduce_scatter(c);
         ASSERT_NO_FATAL_FAILURE(world.expect_right()) << to_string(dtype) << " " << to_string(redop);
@@ -41,10 +45,10 @@ TEST(FusedStep, EveryTypeAndOperation) {
 }
 
 // One way, both ways with different lengths, op after op on the same windows.
-TEST(FusedStep, RecordsOfDifferentLengthsInAnyOrderOfBlocks) {
+TEST_P(FusedStep, RecordsOfDifferentLengthsInAnyOrderOfBlocks) {
   std::mt19937_64 random(2);
   for (int run = 0; run < 60; ++run) {
-    SteppingWorld world(2, 3, random());
+    SteppingWorld world(2, 3, random(), GetParam());
     std::uint64_t sealed = 0;
     for (int k = 0; k < 4; ++k) {
       const std::uint64_t there = random() % 3 == 0 ? 0 : 1 + random() % 36000;
@@ -65,9 +69,9 @@ TEST(FusedStep, RecordsOfDifferentLengthsInAnyOrderOfBlocks) {
   }
 }
 
-TEST(FusedStep, EveryByteOfASegmentIsReadOnce) {
+TEST_P(FusedStep, EveryByteOfASegmentIsReadOnce) {
   const std::uint64_t elements[2] = {37345, 5100};  // from rank 0, from rank 1
-  SteppingWorld world(2, 3, 3);
+  SteppingWorld world(2, 3, 3, GetParam());
   world.exchange(StepCase{}, {0, elements[0], elements[1], 0});
   ASSERT_NO_FATAL_FAILURE(world.expect_right());
   for (std::uint32_t from = 0; from < 2; ++from) {
@@ -89,10 +93,10 @@ bool all_poison(DType dtype, std::span<std::byte> memory) {
   return std::ranges::equal(memory, poisoned);
 }
 
-TEST(FusedStep, AHostileWindowOfAStepOneWayIsAnErrorAtTheReceiver) {
+TEST_P(FusedStep, AHostileWindowOfAStepOneWayIsAnErrorAtTheReceiver) {
   for (const char* const harm : {"bit", "flag", "poison"}) {
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-      SteppingWorld world(2, 2, seed);
+      SteppingWorld world(2, 2, seed, GetParam());
       world.on_post = [&](const Post& post) {
         if (!post.flag || post.column != 0 || post.ticket != 2 || post.value == kPoison) return true;
         if (harm[0] == 'b') world.region_at(0, 1)[world.region().slot_offset(0, 2) + 7] ^= std::byte{1};
@@ -121,9 +125,9 @@ TEST(FusedStep, AHostileWindowOfAStepOneWayIsAnErrorAtTheReceiver) {
   }
 }
 
-TEST(FusedStep, AVerdictOfARingIsTheStepsVerdict) {
+TEST_P(FusedStep, AVerdictOfARingIsTheStepsVerdict) {
   for (const bool sealing : {false, true}) {
-    SteppingWorld world(2, 1, 4);
+    SteppingWorld world(2, 1, 4, GetParam());
     KeyState& ring = sealing ? world.sealing(0, 1) : world.opening(1, 0);
     ring.verdict = status_of(Code::data_tag);
     world.exchange(StepCase{},
@@ -139,7 +143,7 @@ TEST(FusedStep, AVerdictOfARingIsTheStepsVerdict) {
   }
 }
 
-TEST(FusedStep, StepsThatNoScheduleHasAreRefused) {
+TEST(FusedStepRules, StepsThatNoScheduleHasAreRefused) {
   FusedWorld world(2, 1, 5);
   DeviceOp op;
   DeviceSend send;

@@ -64,6 +64,48 @@ TEST(FusedGrid, ABoundOnBlocksIsKeptAndAMultiprocessorFilled) {
   EXPECT_EQ(grid(DeviceWireKind::ipc, 3, 66).blocks, 66u);
 }
 
+TEST(FusedGrid, BlocksOfAesGcmHaveFourColumnsEach) {
+  DeviceGroupConfig config;
+  config.members.resize(2);
+  for (const Suite suite : {Suite::aes_256_gcm, Suite::aes_128_gcm}) {
+    config.suite = suite;
+    for (const DeviceWireKind wire : {DeviceWireKind::ipc, DeviceWireKind::local}) {
+      config.wire = wire;
+      config.columns = 0;
+      const FusedGrid all = fused_grid(config, kMultiprocessors);
+      // A block takes a whole multiprocessor; of ranks that share the GPU all have room.
+      EXPECT_EQ(all.blocks, wire == DeviceWireKind::local ? (kMultiprocessors - 1) / 2 : kMultiprocessors);
+      for (const unsigned bound : {0u, 1u, 66u, 1000u}) {
+        config.columns = bound;
+        const FusedGrid grid = fused_grid(config, kMultiprocessors);
+        EXPECT_EQ(grid.each, kGcmColumns);
+        EXPECT_EQ(grid.columns, kGcmColumns * grid.blocks);
+        EXPECT_LE(grid.columns, kFusedColumnsMax);
+        EXPECT_FALSE(grid.has_teams());
+        if (bound != 0) EXPECT_EQ(grid.blocks, std::min(bound, kFusedColumnsMax / kGcmColumns));
+      }
+    }
+  }
+}
+
+TEST(FusedGrid, WhichGroupsHaveFusedKernels) {
+  const auto fused = [](Suite suite, std::size_t ranks, DeviceWireKind wire = DeviceWireKind::ipc) {
+    DeviceGroupConfig config;
+    config.suite = suite;
+    config.members.resize(ranks);
+    config.wire = wire;
+    return has_fused(config);
+  };
+  for (std::size_t ranks = 1; ranks <= kFusedRanksMax + 1; ++ranks) {
+    EXPECT_EQ(fused(Suite::chacha20_poly1305, ranks), ranks >= 2 && ranks <= kFusedRanksMax);
+    EXPECT_EQ(fused(Suite::aes_256_gcm, ranks), ranks == 2);
+    EXPECT_EQ(fused(Suite::aes_128_gcm, ranks), ranks == 2);
+    EXPECT_FALSE(fused(Suite::plain, ranks));
+  }
+  EXPECT_FALSE(fused(Suite::aes_256_gcm, 2, DeviceWireKind::nccl));
+  EXPECT_FALSE(fused(Suite::chacha20_poly1305, 2, DeviceWireKind::nccl));
+}
+
 // Else the windows of two ranks with different GPUs would differ in size.
 TEST(FusedGrid, ColumnsThatWereAskedForAreTheSameOnEveryGpu) {
   for (const DeviceWireKind wire : {DeviceWireKind::ipc, DeviceWireKind::fabric, DeviceWireKind::local}) {

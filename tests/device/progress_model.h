@@ -24,6 +24,7 @@ struct ModelRecord {
 struct ModelStep {
   std::uint32_t ranks = 2, columns = 1;
   std::uint32_t lag_segments = kLagSegments, slots = kFusedSlots;
+  bool by_items = false;                            ///< as columns of AES-GCM do; two ranks
   std::uint32_t lag_turns = 0;                      ///< not 0: instead of lag_segments
   std::vector<std::uint32_t> lags;                  ///< not empty: of each rank, instead of lag_segments
   std::vector<ModelRecord> records;                 ///< at most one between two ranks each way
@@ -130,19 +131,24 @@ class ProgressModel {
       return out;
     };
     std::vector<Action> out;
-    walk_column(stride, lag, counts(pushes), counts(pulls),
-                [&](Act act, std::uint32_t link, std::uint32_t segment) {
-                  const bool push = act == Act::wait_credit || act == Act::post_flag;
-                  const bool credit = act == Act::wait_credit || act == Act::post_credit;
-                  const bool waits = act == Act::wait_credit || act == Act::wait_flag;
-                  if (act == Act::wait_credit && segment < step_.slots) return;
-                  Word word{word_of(push ? pushes[link] : pulls[link], column, credit, segment),
-                            static_cast<std::uint8_t>(segment + 1)};
-                  if (act == Act::wait_credit)
-                    word.value = static_cast<std::uint8_t>(word.value - step_.slots);
-                  if (waits || out.empty()) out.push_back(Action{waits, word, {}});
-                  if (!waits) out.back().posts.push_back(word);
-                });
+    const auto add = [&](Act act, std::uint32_t link, std::uint32_t segment) {
+      const bool push = act == Act::wait_credit || act == Act::post_flag;
+      const bool credit = act == Act::wait_credit || act == Act::post_credit;
+      const bool waits = act == Act::wait_credit || act == Act::wait_flag;
+      if (act == Act::wait_credit && segment < step_.slots) return;
+      Word word{word_of(push ? pushes[link] : pulls[link], column, credit, segment),
+                static_cast<std::uint8_t>(segment + 1)};
+      if (act == Act::wait_credit) word.value = static_cast<std::uint8_t>(word.value - step_.slots);
+      if (waits || out.empty()) out.push_back(Action{waits, word, {}});
+      if (!waits) out.back().posts.push_back(word);
+    };
+    const std::vector<std::uint32_t> out_counts = counts(pushes), in_counts = counts(pulls);
+    if (!step_.by_items) {
+      walk_column(stride, lag, out_counts, in_counts, add);
+      return out;
+    }
+    walk_items(Items{out_counts.empty() ? 0 : out_counts[0], in_counts.empty() ? 0 : in_counts[0]},
+               [&](Act act, std::uint32_t segment) { add(act, 0, segment); });
     return out;
   }
 

@@ -64,6 +64,54 @@ TEST(Progress, NoInterleavingOfTwoRanksHangsWhateverIsResident) {
   }
 }
 
+ModelStep by_items(ModelStep step, std::uint32_t slots) {
+  step.by_items = true;
+  step.slots = slots;
+  return step;
+}
+
+TEST(Progress, NoInterleavingOfItemsHangsWhateverTheLengths) {
+  for (std::uint32_t there = 0; there <= 8; ++there) {
+    for (std::uint32_t back = 0; back <= 8; ++back) {
+      std::vector<ModelRecord> records;
+      if (there > 0) records.push_back({0, 1, there, 1});
+      if (back > 0) records.push_back({1, 0, back, 1});
+      const ModelStep step = ModelStep::of(2, 1, records);
+      for (const std::uint32_t slots : {3u, kFusedSlots})
+        EXPECT_EQ(ProgressModel(by_items(step, slots)).hangs(), 0u) << there << " there, " << back << " back";
+    }
+  }
+  for (const std::uint32_t columns_back : {3u, 2u, 1u}) {
+    ModelStep step = ModelStep::of(2, 3, {{0, 1, 17, 3}, {1, 0, 8, columns_back}});
+    for (std::uint32_t code = 0; code < 9; ++code) {
+      set_residency(step, code);
+      std::size_t states = 0;
+      EXPECT_EQ(ProgressModel(by_items(step, 3)).hangs(&states), 0u) << code;
+      EXPECT_GT(states, 40u);
+    }
+  }
+  std::mt19937_64 random(7);
+  EXPECT_FALSE(ProgressModel(by_items(ModelStep::all_to_all(2, 1, 9), 1)).run(random));
+}
+
+TEST(Progress, ItemsAreEverySegmentOnceAndPushesOneAhead) {
+  for (std::uint32_t pushes = 0; pushes <= 6; ++pushes) {
+    for (std::uint32_t pulls = 0; pulls <= 6; ++pulls) {
+      const Items items{pushes, pulls};
+      std::uint32_t pushed = 0, pulled = 0;
+      for (std::uint32_t order = 0; order < items.count(); ++order) {
+        const Item item = items.at(order);
+        EXPECT_EQ(item.segment, item.push ? pushed : pulled);
+        (item.push ? pushed : pulled) += 1;
+        EXPECT_TRUE(item.push ? pushed <= pulled + 2 || pulled == pulls
+                              : pushed > pulled || pushed == pushes);
+      }
+      EXPECT_EQ(pushed, pushes);
+      EXPECT_EQ(pulled, pulls);
+    }
+  }
+}
+
 TEST(Progress, NoInterleavingOfMoreRanksHangs) {
   std::size_t states = 0;
   EXPECT_EQ(hangs(ModelStep::all_to_all(3, 1, 6), 1, 3, &states), 0u);

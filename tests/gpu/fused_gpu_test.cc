@@ -29,9 +29,9 @@ class FusedGpu : public OnGpu {
     OnGpu::SetUp();
     if (IsSkipped()) return;
     for (int i = 0; i < 2; ++i) {
-      const Bytes key = random_bytes(random, 32), iv = random_bytes(random, kNonceBytes);
-      out_keys[i] = *DeviceKeyRing::make(0, Suite::chacha20_poly1305, 0, KeyBudget{});
-      in_keys[1 - i] = *DeviceKeyRing::make(0, Suite::chacha20_poly1305, 0, KeyBudget{});
+      const Bytes key = random_bytes(random, suite_key_bytes(suite)), iv = random_bytes(random, kNonceBytes);
+      out_keys[i] = *DeviceKeyRing::make(0, suite, 0, KeyBudget{});
+      in_keys[1 - i] = *DeviceKeyRing::make(0, suite, 0, KeyBudget{});
       ASSERT_TRUE(out_keys[i]->upload(0, secret(key), secret(iv)));
       ASSERT_TRUE(in_keys[1 - i]->upload(0, secret(key), secret(iv)));
       ASSERT_EQ(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking), cudaSuccess);
@@ -45,8 +45,9 @@ class FusedGpu : public OnGpu {
       stream = nullptr;
     }
   }
-  static DeviceGroupConfig config(Rank rank, std::chrono::nanoseconds timeout) {
+  DeviceGroupConfig config(Rank rank, std::chrono::nanoseconds timeout) const {
     DeviceGroupConfig out;
+    out.suite = suite;
     out.rank = rank;
     out.members = {0, 1};
     out.timeout = timeout;
@@ -149,6 +150,7 @@ class FusedGpu : public OnGpu {
   }
 
   const std::chrono::seconds patience{std::getenv("SR_TEST_SANITIZER") == nullptr ? 5 : 250};
+  Suite suite = Suite::chacha20_poly1305;
   FusedGrid grid{kColumns};
   std::mt19937_64 random{11};
   std::unique_ptr<DeviceKeyRing> out_keys[2], in_keys[2];
@@ -159,7 +161,19 @@ class FusedGpu : public OnGpu {
   std::unique_ptr<DeviceMemory> in[2], out[2];
 };
 
-TEST_F(FusedGpu, ResultsAreTheCpusAtAnySizeTypeAndAlignment) {
+/// The same with each suite's kernels.
+class FusedGpuSuites : public FusedGpu, public ::testing::WithParamInterface<Suite> {
+ protected:
+  void SetUp() override {
+    suite = GetParam();
+    if (suite != Suite::chacha20_poly1305) grid = {kColumns, kColumns, kColumns / kGcmColumns, kGcmColumns};
+    FusedGpu::SetUp();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Suites, FusedGpuSuites,
+                         ::testing::Values(Suite::chacha20_poly1305, Suite::aes_256_gcm, Suite::aes_128_gcm));
+
+TEST_P(FusedGpuSuites, ResultsAreTheCpusAtAnySizeTypeAndAlignment) {
   int n = 0;
   for (const std::uint64_t elements : {0ull, 1ull, 511ull, 4096ull, 100'003ull, 3'000'001ull}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i32, DType::u8}) {
@@ -287,7 +301,7 @@ TEST_F(FusedGpu, AForgedLineIsADataTag) {
   expect_poison(op, 0);
 }
 
-TEST_F(FusedGpu, EveryOperation) {
+TEST_P(FusedGpuSuites, EveryOperation) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::i64}) {
     for (const RedOp redop : all_redops()) {
       if (redop == RedOp::none || !reduction_supported(dtype, redop)) continue;
@@ -299,7 +313,7 @@ TEST_F(FusedGpu, EveryOperation) {
   }
 }
 
-TEST_F(FusedGpu, AReplayedGraphContinuesTheNumbersAndTickets) {
+TEST_P(FusedGpuSuites, AReplayedGraphContinuesTheNumbersAndTickets) {
   const OneOp op{200'000, DType::f32, RedOp::sum, 0, false};
   fill(op);
   cudaGraphExec_t execs[2] = {};
@@ -360,7 +374,7 @@ TEST_F(FusedGpu, AStepBesideAnotherIsRefusedAndPoisonsItsOwnOutput) {
   }
 }
 
-TEST_F(FusedGpu, AForgedFlagIsADataTagAndNothingWorksAfterIt) {
+TEST_P(FusedGpuSuites, AForgedFlagIsADataTagAndNothingWorksAfterIt) {
   const OneOp op{50'000, DType::f32, RedOp::sum, 0, false};
   fill(op);
   const std::uint64_t forged = 1;  // of ticket 0, before anything lies in the slot
@@ -379,7 +393,7 @@ TEST_F(FusedGpu, AForgedFlagIsADataTagAndNothingWorksAfterIt) {
   expect_poison(op, 1);
 }
 
-TEST_F(FusedGpu, AMissingPeerIsATimeout) {
+TEST_P(FusedGpuSuites, AMissingPeerIsATimeout) {
   connect(std::chrono::milliseconds(300));
   const OneOp op{50'000, DType::bf16, RedOp::sum, 0, false};
   fill(op);
@@ -388,7 +402,7 @@ TEST_F(FusedGpu, AMissingPeerIsATimeout) {
   expect_poison(op, 0);
 }
 
-TEST_F(FusedGpu, AbortEndsAWaitingOp) {
+TEST_P(FusedGpuSuites, AbortEndsAWaitingOp) {
   const OneOp op{50'000, DType::f32, RedOp::sum, 0, false};
   fill(op);
   ASSERT_TRUE(enqueue(op, 0));
@@ -397,7 +411,7 @@ TEST_F(FusedGpu, AbortEndsAWaitingOp) {
   expect_poison(op, 0);
 }
 
-TEST_F(FusedGpu, ARecordOneWayAndALongerOneBack) {
+TEST_P(FusedGpuSuites, ARecordOneWayAndALongerOneBack) {
   for (const std::uint64_t back : {0ull, 700ull, 150'000ull}) {
     const OneOp op{40'000, DType::f32, RedOp::sum, 0, false};
     fill(op);
@@ -447,17 +461,20 @@ TEST_F(FusedGpu, AVerdictOfAKeyRingIsTheStepsVerdict) {
 }
 
 TEST_F(FusedGpu, WhatDoesNotFitIsRefused) {
-  const auto made = [](Suite suite, std::vector<Rank> members, std::uint32_t columns) {
+  const auto made = [&](Suite of, std::vector<Rank> members, FusedGrid with) {
     DeviceGroupConfig group = config(0, std::chrono::seconds(1));
-    group.suite = suite;
+    group.suite = of;
     group.members = std::move(members);
-    return FusedRank::make(group, FusedGrid{columns}).error().code;
+    return FusedRank::make(group, with).error().code;
   };
-  EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1}, 0), Code::invalid_argument);
-  EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1}, kFusedColumnsMax + 1), Code::invalid_argument);
-  EXPECT_EQ(made(Suite::aes_256_gcm, {0, 1}, 1), Code::unsupported);
-  EXPECT_EQ(made(Suite::chacha20_poly1305, {0}, 1), Code::unsupported);
-  EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1, 2, 3, 4, 5, 6, 7, 8}, 1), Code::unsupported);
+  EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1}, {0}), Code::invalid_argument);
+  EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1}, {kFusedColumnsMax + 1}), Code::invalid_argument);
+  EXPECT_EQ(made(Suite::aes_256_gcm, {0, 1}, {1}), Code::invalid_argument);
+  EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1}, {4, 4, 1, 4}), Code::invalid_argument);
+  EXPECT_EQ(made(Suite::aes_256_gcm, {0, 1, 2}, {4, 4, 1, 4}), Code::unsupported);
+  EXPECT_EQ(made(Suite::plain, {0, 1}, {1}), Code::unsupported);
+  EXPECT_EQ(made(Suite::chacha20_poly1305, {0}, {1}), Code::unsupported);
+  EXPECT_EQ(made(Suite::chacha20_poly1305, {0, 1, 2, 3, 4, 5, 6, 7, 8}, {1}), Code::unsupported);
   EXPECT_EQ(FusedRank::make(config(0, std::chrono::seconds(1)), FusedGrid{2, 2, 3}).error().code,
             Code::invalid_argument);
   EXPECT_EQ(FusedRank::make(config(0, std::chrono::seconds(1)), FusedGrid{2, 2, 0}).error().code,

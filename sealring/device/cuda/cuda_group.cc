@@ -50,7 +50,14 @@ Result<std::unique_ptr<CudaGroup>> CudaGroup::make(const DeviceGroupConfig& conf
   const DeviceGuard guard(config.device);
   SR_TRY(load_gates());
   SR_TRY(load_reductions());
-  std::unique_ptr<CudaGroup> out(new CudaGroup(config));
+  DeviceGroupConfig mine = config;
+  int shared_max = 0;
+  SR_TRY(checked(cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                        static_cast<int>(config.device)),
+                 "query"));
+  if (takes_multiprocessors(config.suite) && static_cast<std::size_t>(shared_max) < kGcmSharedBytes)
+    mine.fused = false;
+  std::unique_ptr<CudaGroup> out(new CudaGroup(mine));
   SR_TRY(out->set_up(std::move(keys)));
   return out;
 }
@@ -93,7 +100,7 @@ Result<void> CudaGroup::make_wire() {
   std::uint64_t beside_bytes = 0;
   if (has_fused(config_)) {
     const FusedGrid grid = fused_grid(config_, multiprocessors_);
-    SR_TRY(fused_, FusedRank::make(config_, grid, kSmallBytesMax));
+    SR_TRY(fused_, FusedRank::make(config_, grid, grid.each > 1 ? 0 : kSmallBytesMax));
     const FusedState* const state = fused_->state();
     SR_TRY(checked(cudaMemcpy(&state_->fused, &state, sizeof state, cudaMemcpyHostToDevice), "group state"));
     beside_bytes = FusedRank::window_bytes(world(), grid.columns);

@@ -37,19 +37,27 @@ static_assert(kFusedRings < kLanes);
 
 // Everything is loaded and allocated before the first op: a kernel that waits for another rank must not meet
 // a hidden wait of the host.
-Result<std::vector<FusedEntry>> loaded_entries(unsigned device, const FusedGrid& grid) {
+Result<std::vector<FusedEntry>> loaded_entries(unsigned device, Suite suite, const FusedGrid& grid) {
   std::vector<FusedEntry> list;
-  add_fused_f32(list);
-  add_fused_bf16(list);
-  add_fused_f16(list);
-  add_fused_replace(list);
-  add_fused_many_f32(list);
-  add_fused_many_bf16(list);
-  add_fused_many_f16(list);
-  add_fused_many_replace(list);
-  add_fused_many_any(list);
-  add_fused_small_sums(list);
-  add_fused_small_others(list);
+  if (suite == Suite::chacha20_poly1305) {
+    add_fused_f32(list);
+    add_fused_bf16(list);
+    add_fused_f16(list);
+    add_fused_replace(list);
+    add_fused_many_f32(list);
+    add_fused_many_bf16(list);
+    add_fused_many_f16(list);
+    add_fused_many_replace(list);
+    add_fused_many_any(list);
+    add_fused_small_sums(list);
+    add_fused_small_others(list);
+  } else {
+    add_fused_gcm_f32(list);
+    add_fused_gcm_bf16(list);
+    add_fused_gcm_f16(list);
+    add_fused_gcm_replace(list);
+    add_fused_gcm_any(list);
+  }
   int shared_max = 0;
   SR_TRY(checked(
       cudaDeviceGetAttribute(&shared_max, cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(device)),
@@ -85,11 +93,16 @@ Result<void> check_group(const DeviceGroupConfig& group, FusedGrid grid) {
         "columns must be 1 to " + std::to_string(kFusedColumnsMax) + ", not " + std::to_string(grid.columns));
   if (grid.blocks == 0 || grid.blocks > grid.columns || grid.alone == 0 || grid.alone > grid.columns)
     return fail(Code::invalid_argument, kStage, "a step has 1 block to a block a column");
-  if (group.suite != Suite::chacha20_poly1305)
-    return fail(Code::unsupported, kStage, "the fused kernels are of chacha20-poly1305 only");
-  if (ranks < 2 || ranks > kFusedRanksMax)
+  const bool gcm = group.suite == Suite::aes_256_gcm || group.suite == Suite::aes_128_gcm;
+  if (group.suite != Suite::chacha20_poly1305 && !gcm)
+    return fail(Code::unsupported, kStage, "there are no fused kernels of this suite");
+  if (gcm ? grid.each != kGcmColumns || grid.columns != grid.each * grid.blocks : grid.each != 1)
+    return fail(Code::invalid_argument, kStage,
+                "a block of AES-GCM's kernels has " + std::to_string(kGcmColumns) + " columns, no other has");
+  const std::uint32_t ranks_max = gcm ? 2 : kFusedRanksMax;
+  if (ranks < 2 || ranks > ranks_max)
     return fail(Code::unsupported, kStage,
-                "the fused kernels are for 2 to " + std::to_string(kFusedRanksMax) + " ranks, not " +
+                "the fused kernels of this suite are for 2 to " + std::to_string(ranks_max) + " ranks, not " +
                     std::to_string(ranks));
   if (group.rank >= ranks) return fail(Code::invalid_argument, kStage, "no such rank in the group");
   return {};
@@ -104,6 +117,10 @@ FusedRank::~FusedRank() {
     cudaMemset(state_, 0, sizeof(FusedState));
     cudaFree(state_);
   }
+  if (private_tiles_ != nullptr) {  // [protocol A.6] plaintext
+    cudaMemset(private_tiles_, 0, private_bytes_);
+    cudaFree(private_tiles_);
+  }
 }
 
 Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& group, FusedGrid grid,
@@ -117,7 +134,13 @@ Result<std::unique_ptr<FusedRank>> FusedRank::make(const DeviceGroupConfig& grou
   out->group_ = group;
   out->grid_ = grid;
   out->small_bytes_max_ = small_bytes_max;
-  SR_TRY(out->entries_, loaded_entries(group.device, out->grid_));
+  SR_TRY(out->entries_, loaded_entries(group.device, group.suite, out->grid_));
+  if (grid.each > 1) {
+    using Open = AesParts<AesConfig<Direction::open, CombineKind::replace>>;
+    out->private_bytes_ = grid.columns * Open::private_bytes(kFusedSegmentMax);
+    SR_TRY(
+        checked(cudaMalloc(&out->private_tiles_, out->private_bytes_), "open memory", out->private_bytes_));
+  }
   SR_TRY(checked(cudaMalloc(&out->state_, sizeof(FusedState)), "fused state", sizeof(FusedState)));
   const auto state = std::make_unique<FusedState>();
   state->timeout_ns = wait_ns_of(group);
@@ -178,7 +201,7 @@ Result<void> FusedRank::launch(const FusedEntry& entry, const FusedJob& job, con
   void* prologue_arguments[] = {&state_, &reservation};
   SR_TRY(launched(reinterpret_cast<const void*>(&fused_prologue), 1, kLanes, 0, native, overlapped_,
                   prologue_arguments));
-  const std::uint32_t blocks = std::min(grid_.blocks, job.columns());
+  const std::uint32_t blocks = std::min(grid_.blocks, job.units());
   Chunk pattern;
   poison(op.dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
   FusedStep<1> narrow = narrowed<1>(job);
@@ -203,6 +226,7 @@ Result<void> FusedRank::enqueue(const DeviceOp& op, std::span<const DeviceSend> 
   job.launch = capture == 0 ? job.descriptor : has_launch(true) ? next_launch_++ : kSharedLaunch;
   job.output = output.data();
   job.output_bytes = output.size();
+  for (std::uint32_t i = 0; i < job.pulls; ++i) job.pull[i].job.private_tiles = private_tiles_;
   return launch(*entry, job, op, stream);
 }
 

@@ -19,6 +19,7 @@ struct FusedEntry {
   CombineKind combine = CombineKind::any;
   std::uint32_t links = 1;  ///< records each way at most
   bool small = false;       ///< through lines
+  bool gcm = false;         ///< of AES-GCM
   unsigned threads = 0;     ///< of a team
   unsigned teams = 1;       ///< of a block: each has columns of its own
   std::size_t shared_bytes = 0;
@@ -38,6 +39,11 @@ void add_fused_small_sums(std::vector<FusedEntry>& list);
 void add_fused_small_others(std::vector<FusedEntry>& list);
 void add_fused_teams_sums(std::vector<FusedEntry>& list);
 void add_fused_teams_replace(std::vector<FusedEntry>& list);
+void add_fused_gcm_f32(std::vector<FusedEntry>& list);
+void add_fused_gcm_bf16(std::vector<FusedEntry>& list);
+void add_fused_gcm_f16(std::vector<FusedEntry>& list);
+void add_fused_gcm_replace(std::vector<FusedEntry>& list);
+void add_fused_gcm_any(std::vector<FusedEntry>& list);
 
 /// Steps follow one another in stream order, one at a time, in the same order on all ranks. Not thread-safe,
 /// but for verdict_so_far() and abort(). A failed rank stays failed. Its verdict and those of the key rings
@@ -68,7 +74,9 @@ class FusedRank {
   /// null: nobody. All of it is the caller's and outlives this. Errors: INVALID_ARGUMENT, CUDA.
   Result<void> connect(std::byte* my_window, std::span<const Peer> peers, GroupVerdict* told = nullptr);
 
-  FusedTuning tuning() const { return {grid_.columns, small_bytes_max_, 0, grid_.alone}; }
+  FusedTuning tuning() const {
+    return {grid_.columns, small_bytes_max_, 0, grid_.alone, grid_.each > 1 ? grid_.blocks : 0};
+  }
   /// The prologue and the step's one kernel; nothing for a step without records. What the moves may be:
   /// fused_job_of() (fused_job.h). `output`: of the op whose last step this is, all of which a failure
   /// poisons (see has_launch()); empty: what the step receives. After an error of this function nothing is
@@ -103,6 +111,8 @@ class FusedRank {
   bool overlapped_ = false;  ///< a kernel may begin while the one before it ends
   std::vector<FusedEntry> entries_;
   FusedState* state_ = nullptr;
+  std::byte* private_tiles_ = nullptr;  ///< AES-GCM: what was decrypted and waits for its tag
+  std::uint64_t private_bytes_ = 0;
   FusedPeers peers_;
   std::shared_ptr<const CopyStream> copies_;
   std::uint32_t next_descriptor_ = 0;

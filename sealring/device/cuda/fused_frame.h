@@ -101,19 +101,21 @@ struct FusedFrame {
     });
   }
 
-  /// POISON in every word of this column, at every peer. `warp` alone.
+  /// POISON in every word of this column, or of all of this block's, at every peer. `warp` alone.
   template <class Warp, class Fabric>
   SR_HOST_DEVICE void poison_words(Warp& warp, Fabric& fabric, const FusedStep<kLinks>& job) const {
     constexpr std::uint32_t kWords = 2 * WindowShape::kSlots;
-    if (column >= job.shape.columns) return;
-    warp.step([&](int lane) {
-      for (auto i = static_cast<std::uint32_t>(lane); i < kWords * job.peers.count; i += kLanes) {
-        const std::uint32_t word = i % kWords;
-        const std::uint64_t offset = word < WindowShape::kSlots ? job.shape.flag_offset(column, word)
-                                                                : job.shape.credit_offset(column, word);
-        fabric.post(job.peers.theirs[i / kWords] + offset, kPoison);
-      }
-    });
+    const std::uint32_t columns = job.columns(), units = job.units();
+    for (std::uint32_t c = column; c < columns; c += units) {
+      warp.step([&](int lane) {
+        for (auto i = static_cast<std::uint32_t>(lane); i < kWords * job.peers.count; i += kLanes) {
+          const std::uint32_t word = i % kWords;
+          const std::uint64_t offset =
+              word < WindowShape::kSlots ? job.shape.flag_offset(c, word) : job.shape.credit_offset(c, word);
+          fabric.post(job.peers.theirs[i / kWords] + offset, kPoison);
+        }
+      });
+    }
   }
 
   /// Clears `shared` up to the end of the keys, of which this is a part; counts the column out; the last one

@@ -22,6 +22,7 @@ struct FusedTuning {
   std::uint32_t segment_bytes = 0;
   /// Of steps whose kernel has no teams (group_shape.h); 0: columns_max.
   std::uint32_t columns_alone = 0;
+  std::uint32_t blocks = 0;  ///< of AES-GCM's kernels, which have several columns each
 };
 
 /// How a record of an op is cut: by what both its ends know (one that only sends does not combine).
@@ -135,6 +136,7 @@ inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const Devic
   }
   out.stride = std::max({1u, out.pushes, out.pulls});
   out.lag_segments = lag_of(out.stride);
+  out.blocks = tuning.blocks;
   out.ordered = out.pulls > 1 && out.pull[0].job.combine.redop != RedOp::none ? 1 : 0;
   return out;
 }
@@ -142,17 +144,19 @@ inline Result<FusedJob> fused_job_of(const DeviceGroupConfig& group, const Devic
 /// Which kernel serves a job.
 struct FusedChoice {
   CombineKind combine = CombineKind::replace;
+  bool gcm = false;    ///< FusedGcm (fused_gcm.h)
   bool many = false;   ///< the one of steps with several records: FusedMany (fused_body.h), else FusedSingle
   bool small = false;  ///< FusedSmall (fused_small.h)
 };
 inline FusedChoice fused_choice(const FusedJob& job) {
   FusedChoice out;
+  out.gcm = job.blocks != 0;
   out.many = job.stride > 1;
   out.small = job.small != 0;
   if (job.pulls == 0) return out;
   const CombineOp& combine = job.pull[0].job.combine;
   out.combine = combine_kind(combine.redop, combine.dtype, combine.divisor);
-  if (out.small || (out.combine != CombineKind::any && !out.many)) return out;
+  if (out.gcm || out.small || (out.combine != CombineKind::any && !out.many)) return out;
   // The sums of the others divide, too.
   out.combine = combine_kind(combine.redop, combine.dtype, 1);
   out.many = true;

@@ -7,6 +7,7 @@
 
 #include "sealring/device/cuda/fused.h"
 #include "sealring/device/cuda/fused_body.h"
+#include "sealring/device/cuda/fused_gcm.h"
 #include "sealring/device/cuda/fused_small.h"
 
 namespace sealring::cuda {
@@ -128,10 +129,11 @@ __global__ void __launch_bounds__(Body::kThreads* kTeams, kTeams == 1 ? Body::kB
 #endif
   std::conditional_t<kTeams == 1, DeviceBlock, DeviceTeam> block;
   DeviceFabric fabric(*state);
+  if constexpr (requires { Body::kReadsGcmKey; }) forget_cached(state->verdict);
   if constexpr (kInTurn) {
-    const std::uint32_t columns = job.columns();
+    const std::uint32_t units = job.units();
     // To all blocks one before any block gets two.
-    for (std::uint32_t i = threadIdx.y * gridDim.x + blockIdx.x; i < columns; i += gridDim.x * kTeams)
+    for (std::uint32_t i = threadIdx.y * gridDim.x + blockIdx.x; i < units; i += gridDim.x * kTeams)
       Body::run(block, shared, fabric, job, *state, pattern);
   } else {
     static_assert(kTeams == 1);
@@ -165,6 +167,14 @@ template <CombineKind kCombine>
 void add_fused_small(std::vector<FusedEntry>& list) {
   FusedEntry entry = fused_entry<FusedSmall<kCombine>>(kCombine);
   entry.small = true;
+  list.push_back(entry);
+}
+template <CombineKind kCombine>
+void add_fused_gcm(std::vector<FusedEntry>& list) {
+  using Body = FusedGcm<kCombine>;
+  static_assert(sizeof(typename Body::Shared) <= kGcmSharedBytes);
+  FusedEntry entry = fused_entry<Body>(kCombine);
+  entry.gcm = true;
   list.push_back(entry);
 }
 template <CombineKind kCombine>

@@ -97,6 +97,8 @@ struct FusedStep {
   std::uint32_t launch = 0;                   ///< of FusedState::launches
   std::uint32_t small = 0;                    ///< not 0: through lines, see fused_small.h
   std::uint32_t lag_segments = kLagSegments;  ///< D of progress.h
+  std::uint32_t blocks =
+      0;  ///< not 0: the kernel has so many blocks at most, each with some columns (fused_gcm.h)
   /// The whole output of the op whose last step this is, which a failure poisons; null: what it pulls.
   std::byte* output = nullptr;
   std::uint64_t output_bytes = 0;
@@ -108,6 +110,11 @@ struct FusedStep {
     for (std::uint32_t i = 0; i < pushes; ++i) out = out < push[i].columns ? push[i].columns : out;
     for (std::uint32_t i = 0; i < pulls; ++i) out = out < pull[i].columns ? pull[i].columns : out;
     return out;
+  }
+  /// What takes numbers and counts out: columns, or blocks that have several.
+  SR_HOST_DEVICE std::uint32_t units() const {
+    const std::uint32_t all = columns();
+    return blocks != 0 && blocks < all ? blocks : all;
   }
 };
 using FusedJob = FusedStep<kFusedPeersMax>;
@@ -129,6 +136,7 @@ FusedStep<kLinks> narrowed(const FusedJob& job) {
   out.launch = job.launch;
   out.small = job.small;
   out.lag_segments = job.lag_segments;
+  out.blocks = job.blocks;
   out.output = job.output;
   out.output_bytes = job.output_bytes;
   out.shape = job.shape;
@@ -151,12 +159,12 @@ SR_HOST_DEVICE inline void release_word(std::uint32_t& at, std::uint32_t value) 
 #endif
   store_fresh(at, value);
 }
-/// `columns` of a launch are to come.
-SR_HOST_DEVICE inline void expect_columns(Launch& launch, std::uint32_t columns) {
+/// `units` of a launch are to come.
+SR_HOST_DEVICE inline void expect_units(Launch& launch, std::uint32_t units) {
 #if defined(__CUDA_ARCH__)
-  atomicAdd(&launch.left, columns);
+  atomicAdd(&launch.left, units);
 #else
-  launch.left += columns;
+  launch.left += units;
 #endif
 }
 /// Counts a column out; true for the last of those that are to come, who then sees what all did before they
@@ -198,7 +206,7 @@ struct FusedReservation {
   };
   Record push[kFusedPeersMax], pull[kFusedPeersMax];
   std::uint32_t descriptor = 0;
-  std::uint32_t launch = 0, columns = 0;
+  std::uint32_t launch = 0, units = 0;  ///< see FusedStep
   FusedPeers peers;
 
   static FusedReservation of(const FusedJob& job) {
@@ -210,7 +218,7 @@ struct FusedReservation {
     for (std::uint32_t i = 0; i < job.pulls; ++i) out.pull[job.pull[i].peer] = record(job.pull[i]);
     out.descriptor = job.descriptor;
     out.launch = job.launch;
-    out.columns = job.columns();
+    out.units = job.units();
     out.peers = job.peers;
     return out;
   }
@@ -238,7 +246,7 @@ struct StepStart {
 SR_HOST_DEVICE inline void begin_step(FusedState& state, const FusedReservation& step, std::uint64_t now_ns,
                                       StepStart& start) {
   Launch& launch = state.launches[step.launch % kLaunches];
-  expect_columns(launch, step.columns);
+  expect_units(launch, step.units);
   // Read beside the exchange: whoever fails behind it is found by every column when it starts.
   std::uint32_t status = verdict_of(state);
   const bool given_up = aborted(state);

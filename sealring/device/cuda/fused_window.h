@@ -43,6 +43,8 @@ inline constexpr std::uint32_t kFusedSegmentMin = 2 * 1024;
 /// Ranks of a group whose collectives run fused.
 inline constexpr std::uint32_t kFusedRanksMax = 8;
 inline constexpr std::uint32_t kFusedPeersMax = kFusedRanksMax - 1;
+/// Columns of a block of AES-GCM's kernels (fused_gcm.h).
+inline constexpr std::uint32_t kGcmColumns = 4;
 
 /// The largest segment of a group: so that one of each peer fits into a block's shared memory side by side,
 /// and the windows into the chip's cache.

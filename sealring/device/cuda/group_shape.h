@@ -10,10 +10,16 @@
 
 namespace sealring::cuda {
 
-/// The fused kernels do what they can do wherever windows are; the rest is staged.
+/// Shared memory of a block of the fused AES-GCM kernels, at most: a GPU that has less is staged.
+inline constexpr std::size_t kGcmSharedBytes = 227 * 1024;
+
+/// The fused kernels do what they can do wherever windows are; the rest is staged. AES-GCM's are of two
+/// ranks.
 inline bool has_fused(const DeviceGroupConfig& config) {
-  return config.fused && config.wire != DeviceWireKind::nccl && config.suite == Suite::chacha20_poly1305 &&
-         config.members.size() > 1 && config.members.size() <= kFusedRanksMax;
+  const std::size_t ranks = config.members.size();
+  if (!config.fused || config.wire == DeviceWireKind::nccl || ranks < 2) return false;
+  return config.suite == Suite::chacha20_poly1305 ? ranks <= kFusedRanksMax
+                                                  : takes_multiprocessors(config.suite) && ranks == 2;
 }
 
 inline SlotPlace slot_place(const DeviceGroupConfig& config) {
@@ -35,7 +41,8 @@ struct FusedGrid {
   std::uint32_t columns = 0;
   std::uint32_t alone = columns;   ///< columns of steps whose kernel has no teams
   std::uint32_t blocks = columns;  ///< fewer than columns: a block has several, side by side or in turn
-  bool has_teams() const { return blocks < columns; }
+  std::uint32_t each = 1;          ///< AES-GCM: columns of a block
+  bool has_teams() const { return each == 1 && blocks < columns; }
 };
 static_assert(kFusedTeams * kFewBlocks <= kFusedColumnsMax);
 /// All columns that fit at once; of ranks that may share the device each its part, so that every one of them
@@ -44,6 +51,12 @@ static_assert(kFusedTeams * kFewBlocks <= kFusedColumnsMax);
 inline FusedGrid fused_grid(const DeviceGroupConfig& config, std::uint32_t multiprocessors) {
   const auto ranks = static_cast<std::uint32_t>(config.members.size());
   const bool shares_device = config.wire == DeviceWireKind::local;
+  if (takes_multiprocessors(config.suite)) {
+    const std::uint32_t all = shares_device ? std::max(1u, (multiprocessors - 1) / ranks) : multiprocessors;
+    const std::uint32_t blocks =
+        std::min(config.columns != 0 ? config.columns : all, kFusedColumnsMax / kGcmColumns);
+    return {kGcmColumns * blocks, kGcmColumns * blocks, blocks, kGcmColumns};
+  }
   if (config.columns != 0) {
     if (shares_device || ranks != 2 || config.columns > kFewBlocks) return {config.columns};
     return {kFusedTeams * config.columns, config.columns, std::min(config.columns, multiprocessors)};

@@ -16,14 +16,6 @@ struct KernelShared {
   OpDescriptor op;
 };
 
-// What other kernels of this multiprocessor have read before is not read again from its cache: the key in a
-// slot, and what was made of it, may have been replaced by the host since then. The word itself is of no
-// interest.
-__device__ inline void forget_cached(const std::uint32_t* at) {
-  [[maybe_unused]] std::uint32_t word;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
-}
-
 // The whole output of a failed op. [protocol A.5]
 __device__ inline void poison_output(const SegmentJob& job, const Chunk& pattern) {
   const std::uint64_t bytes = payload_bytes_of(job);
@@ -44,13 +36,16 @@ __device__ inline void wipe(KernelShared<Body>& shared) {
   static_assert(kFrom % sizeof(Chunk) == 0 && sizeof(Shared) - kTo < sizeof(BadTag) + alignof(Shared));
   constexpr unsigned kThreads = Body::kThreads - kLanes;
   constexpr unsigned kKeyWords = sizeof shared.keys / 4;
-  static_assert(kKeyWords <= kThreads && (kTo - kWhole) / 4 <= kThreads);
+  constexpr unsigned kRest = (kTo - kWhole) / 4;
+  static_assert(kKeyWords <= kThreads && kRest <= kThreads);
   if (threadIdx.x < kLanes) return;
   const unsigned thread = threadIdx.x - kLanes;
   std::byte* const body = reinterpret_cast<std::byte*>(&shared.body);
   for (std::size_t at = kFrom + thread * sizeof(Chunk); at < kWhole; at += kThreads * sizeof(Chunk))
     store_aligned(body + at, Chunk{});
-  if (thread < (kTo - kWhole) / 4) reinterpret_cast<std::uint32_t*>(body + kWhole)[thread] = 0;
+  if constexpr (kRest != 0) {
+    if (thread < kRest) reinterpret_cast<std::uint32_t*>(body + kWhole)[thread] = 0;
+  }
   if (thread < kKeyWords) reinterpret_cast<std::uint32_t*>(&shared.keys)[thread] = 0;
 }
 
@@ -88,8 +83,8 @@ __device__ inline void leave(const SegmentJob& job, KeyState& state, std::uint32
 
 template <class Body>
 __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
-    segments_kernel(const SegmentJob job, KeyState* const state, const std::uint32_t descriptor,
-                    const Chunk pattern) {
+    segments_kernel(const __grid_constant__ SegmentJob job, KeyState* const state,
+                    const std::uint32_t descriptor, const Chunk pattern) {
   extern __shared__ __align__(1024) unsigned char raw[];
   KernelShared<Body>& shared = *reinterpret_cast<KernelShared<Body>*>(raw);
 #if __CUDA_ARCH__ >= 900
@@ -109,7 +104,7 @@ __global__ void __launch_bounds__(Body::kThreads, Body::kBlocks)
         reinterpret_cast<const std::uint32_t*>(&state->descriptors[descriptor % kDescriptors])[thread - 96];
   } else if (thread == 127) {
     shared.body.bad = BadTag{};
-    forget_cached(&state->verdict);
+    forget_cached(state->verdict);
   }
   static_assert(kSlots * kKeyWords <= 96 && kOpWords < 31);
   __syncthreads();

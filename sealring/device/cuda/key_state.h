@@ -89,7 +89,17 @@ SR_HOST_DEVICE inline Word fresh(const Word& at) {
 #endif
 }
 
-/// The same, read here: neither kept from before nor put off behind a branch, where it would be waited for
+/// What other kernels of this multiprocessor have read before is not read again from its cache: the key in a
+/// slot, and what was made of it, may have been replaced by the host since then. The word itself is of no
+/// interest.
+SR_HOST_DEVICE inline void forget_cached([[maybe_unused]] const std::uint32_t& at) {
+#if defined(__CUDA_ARCH__)
+  [[maybe_unused]] std::uint32_t word;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(&at) : "memory");
+#endif
+}
+
+/// A word read here: neither kept from before nor put off behind a branch, where it would be waited for
 /// once more.
 template <class Word>
 SR_HOST_DEVICE inline Word read_here(const Word& at) {

@@ -27,6 +27,13 @@
 // with those that are left: if a rank has not started the lowest unfinished column, all that it has started
 // have ended, so a team of it is free, or a block's room. Step follows step in the same order
 // on all ranks. tests/device/progress_test.cc runs this against a model of the waits.
+//
+// Columns of AES-GCM (fused_gcm.h; one record each way at most) do ITEMS, a segment each: push 0; push 1,
+// pull 0; push 2, pull 1; ... without those that there are not. A word that an item needs is waited for
+// before it begins, and behind the item before the one that is under way was told of: its flag, or its
+// credit. So of iteration u a column gives the credit of pull u-2, waits for the flag of pull u-1, posts the
+// flag of push u and waits for the credit of push u+1: the list above with D = 1, but for a credit that is
+// given earlier. A lone push, which pull 0 follows at once, is told of before the flag of that is waited for.
 #pragma once
 
 #include <cstdint>
@@ -94,6 +101,48 @@ constexpr void walk_column(std::uint32_t stride, std::uint32_t lag, const Counts
     if (u > lag) if_there(pulls, Act::post_credit, u - lag - 1);
     if_there(pushes, Act::wait_credit, u + 1);
   }
+}
+
+/// A segment that a column of AES-GCM pushes or pulls, in the order of the column.
+struct Item {
+  bool push = false;
+  std::uint32_t segment = 0;  ///< of the column's share of the record
+};
+struct Items {
+  std::uint32_t pushes = 0, pulls = 0;  ///< segments of the column
+  SR_HOST_DEVICE constexpr std::uint32_t count() const { return pushes + pulls; }
+  SR_HOST_DEVICE constexpr Item at(std::uint32_t order) const {
+    if (pushes == 0) return Item{false, order};
+    if (order == 0) return Item{true, 0};
+    const std::uint32_t pairs = pushes - 1 < pulls ? pushes - 1 : pulls;
+    const std::uint32_t behind = order - 1;
+    if (behind < 2 * pairs) return Item{behind % 2 == 0, behind / 2 + (behind % 2 == 0 ? 1u : 0u)};
+    const bool push = pushes - 1 > pairs;
+    return Item{push, behind - pairs + (push ? 1u : 0u)};
+  }
+  /// Whether an item is told of before the next one's word is waited for.
+  SR_HOST_DEVICE constexpr bool posts_alone(std::uint32_t order) const {
+    return order == 0 && pushes == 1 && pulls != 0;
+  }
+};
+
+/// Calls visit(act, segment) for every word that such a column waits for or posts, in its order.
+template <class Visit>
+constexpr void walk_items(const Items& items, Visit&& visit) {
+  const auto wait_for = [&](std::uint32_t order) {
+    if (order < items.count())
+      visit(items.at(order).push ? Act::wait_credit : Act::wait_flag, items.at(order).segment);
+  };
+  const auto tell_of = [&](std::uint32_t order) {
+    visit(items.at(order).push ? Act::post_flag : Act::post_credit, items.at(order).segment);
+  };
+  wait_for(0);
+  for (std::uint32_t order = 0; order < items.count(); ++order) {
+    if (order > 0 && !items.posts_alone(order - 1)) tell_of(order - 1);
+    if (items.posts_alone(order)) tell_of(order);
+    wait_for(order + 1);
+  }
+  if (items.count() > 0) tell_of(items.count() - 1);
 }
 
 }  // namespace sealring::cuda
