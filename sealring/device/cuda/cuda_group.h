@@ -1,6 +1,6 @@
-// DeviceGroup on a CUDA device. A step is fused where there is a kernel for it (fused.h: chacha20-poly1305,
-// up to eight ranks that have windows); all else is staged: seal into a wire, open out of it, and nothing
-// that is large ever waits. Which of the two is decided by what all ranks know alike.
+// DeviceGroup on a CUDA device. A step is fused where there is a kernel for it (fused.h: ranks that have
+// windows, up to eight with chacha20-poly1305, two with AES-GCM); all else is staged: seal into a wire, open
+// out of it, and nothing that is large ever waits. Which of the two is decided by what all ranks know alike.
 //
 // Staged:
 //

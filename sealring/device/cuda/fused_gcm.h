@@ -30,6 +30,7 @@ struct FusedGcm {
   using Open = AesParts<AesConfig<Direction::open, kCombine>>;
   static constexpr int kWorkers = kQuarterWorkers;
   static_assert(kQuarters == kGcmColumns);
+  static_assert(progresses(1, WindowShape::kSlots));
 
   using Quarter = AesQuarter<kLanes, 2>;
   static_assert(kFusedSegmentMax / 16 / 256 + 2 <= Quarter::kGroups);
