@@ -24,6 +24,11 @@ class FusedWorld::Fabric {
       baton_.yield_in_vain(me_);
     }
   }
+  bool there(const std::byte* word, std::uint64_t expected) {
+    baton_.maybe_yield(me_);
+    world_.on_look(static_cast<Rank>(rank_), const_cast<std::byte*>(word), expected);
+    return word_at(const_cast<std::byte*>(word)).load(std::memory_order_acquire) == expected;
+  }
   void post(std::byte* word, std::uint64_t value) {
     if (world_.on_post(world_.seen(rank_, word, value)))
       word_at(word).store(value, std::memory_order_release);

@@ -320,6 +320,14 @@ TEST_P(FusedHostile, AnOldSegmentOfTheSameSlotIsADataTag) {
   });
 }
 
+// What is not authentic is told although what comes behind it never comes.
+TEST_P(FusedHostile, AFlippedBitInFrontOfAFlagThatNeverComesIsADataTag) {
+  expect_failure(GetParam(), {Code::data_tag}, [](FusedPair& pair, const Post& post) {
+    if (is_flag(post, 4)) slot_of(pair, 4)[9] ^= std::byte{1};
+    return !is_flag(post, 5);
+  });
+}
+
 TEST_P(FusedHostile, SwappedSegmentsAreADataTag) {
   std::byte* held = nullptr;
   expect_failure(GetParam(), {Code::data_tag}, [&](FusedPair& pair, const Post& post) {
@@ -337,7 +345,7 @@ TEST_P(FusedHostile, SwappedSegmentsAreADataTag) {
 
 TEST_P(FusedHostile, AFlagThatNeverComesIsATimeout) {
   for (const std::uint64_t wrong : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{7}}) {
-    // A column of AES-GCM posts what it has pushed behind its wait for the flag: its peer may wait longer.
+    // The columns of a block of AES-GCM come one after the other here: the peer may wait for the next one.
     const std::set<Code> codes = suite_has_gcm_key(GetParam()) ? std::set<Code>{Code::timeout, Code::aborted}
                                                                : std::set<Code>{Code::timeout};
     expect_failure(GetParam(), codes, [wrong](FusedPair&, const Post& post) {

@@ -15,8 +15,8 @@
 // So workers wait for no tag.
 //
 // A Fabric is what differs between a GPU and a test. wait(word, expected) gives 0, or the Code to leave with;
-// post(word, value) writes a word of a peer's window behind all that the block wrote before. Loads of
-// segments are the warp's window_chunk and window_byte (block.h).
+// there(word, expected) looks once; post(word, value) writes a word of a peer's window behind all that the
+// block wrote before. Loads of segments are the warp's window_chunk and window_byte (block.h).
 #pragma once
 
 #include <cstddef>

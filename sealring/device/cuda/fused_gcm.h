@@ -3,9 +3,11 @@
 // Promises and windows: fused_window.h; items and the order of their words: progress.h. A block is four
 // quarters (aes_quarter.h), each with a column of its own, so four columns are taken, and count out,
 // together. A column does its items one after the other, each in steps of four tiles. Beside the last step of
-// an item the finisher waits for the word that the next one needs; beside the first step behind it, it writes
-// the tag of what was pushed, or checks the tag of what was pulled; then, or one step later, it posts the
-// flag, or gives the slot back.
+// an item the finisher looks for the word that the next one needs; if it is not there, a step without tiles
+// follows, beside which it is waited for. Beside the first step behind an item it writes the tag of what was
+// pushed, or checks the tag of what was pulled; then, or one step later, it posts the flag, or gives the slot
+// back. So whoever waits has told of all that it has done, and what is not authentic is told before what is
+// late.
 //
 // What was decrypted waits for its tag in private memory, in a ring of one step more than a segment has, as
 // in aes_body.h: its tag was checked, and a barrier passed, when its place is taken. A tag that is refused
@@ -34,12 +36,18 @@ struct FusedGcm {
 
   using Quarter = AesQuarter<kLanes, 2>;
   static_assert(kFusedSegmentMax / 16 / 256 + 2 <= Quarter::kGroups);
+  /// What a finisher leaves to its quarter behind a phase; two of them, in turns: a phase writes that of the
+  /// phase before the last one, which all have read.
+  struct Note {
+    std::uint32_t code;  ///< a Code to stop with; 0: none
+    std::uint32_t late;  ///< not 0: the word of the next item was not there
+  };
   struct Shared {
     AesTables tables;  ///< first: its address is part of the code
     BlockKey keys[2];  ///< to the peer, from it
     Quarter quarters[kQuarters];
     FusedFrame<kLinks> frame;
-    std::uint32_t stop[kQuarters][2];      ///< a Code, by turns of phases
+    Note notes[kQuarters][2];
     std::uint64_t tickets[2][kQuarters];   ///< of the columns' first segments, to the peer, from it
     std::uint32_t segments[2][kQuarters];  ///< of the columns' shares
   };
@@ -50,7 +58,6 @@ struct FusedGcm {
     std::uint32_t order = 0, within = 0;  ///< which item, and which of its steps
     Item item;
     std::uint32_t steps = 0;  ///< of the item
-    std::uint32_t full = 0;   ///< of these, the ones that have tiles
     SR_HOST_DEVICE bool last() const { return within + 1 == steps; }
   };
 
@@ -61,7 +68,7 @@ struct FusedGcm {
     const Job& job;
     FusedState& state;
     Quarter& mine;
-    std::uint32_t (&stop)[2];
+    Note (&notes)[2];
     AesCipher out, in;
     std::uint32_t column;
     std::uint64_t out_ticket, in_ticket;  ///< of the column's first segments
@@ -87,9 +94,8 @@ struct FusedGcm {
       out.order = order;
       if (order >= items.count()) return out;
       out.item = items.at(order);
-      out.full =
+      out.steps =
           out.item.push ? pushed(order, out.item.segment).steps() : pulled(order, out.item.segment).steps();
-      out.steps = out.full + (items.posts_alone(order) ? 1u : 0u);
       return out;
     }
     SR_HOST_DEVICE bool exists(const Step& step) const { return step.order < items.count(); }
@@ -103,30 +109,54 @@ struct FusedGcm {
 
   // --- the finisher's part
 
-  /// Makes ready for an item: its counter groups, and the word without which it must not begin. `stop`: where
-  /// a Code goes.
+  /// The counter groups of an item.
   template <class Warp, class W>
-  SR_HOST_DEVICE static void make_ready(Warp& warp, const W& work, std::uint32_t order, std::uint32_t& stop) {
+  SR_HOST_DEVICE static void make_groups(Warp& warp, const W& work, std::uint32_t order) {
     const Item item = work.items.at(order);
     if (item.push)
       Seal::make_groups(warp, work.out, work.mine, work.pushed(order, item.segment));
     else
       Open::make_groups(warp, work.in, work.mine, work.pulled(order, item.segment));
+  }
+
+  /// The word without which an item must not begin: the flag of a segment; or the credit of its slot, which
+  /// is free once the segment before it in the slot was taken out.
+  struct Needed {
+    const std::byte* word = nullptr;  ///< null: nothing
+    std::uint64_t value = 0;
+  };
+  template <class W>
+  SR_HOST_DEVICE static Needed needed(const W& work, std::uint32_t order) {
+    const Item item = work.items.at(order);
     const WindowShape& shape = work.job.shape;
-    const FusedLink& link = item.push ? work.push() : work.pull();
-    const std::uint64_t ticket = (item.push ? work.out_ticket : work.in_ticket) + item.segment;
-    if (item.push && ticket < WindowShape::kSlots) return;
+    if (!item.push) {
+      const std::uint64_t ticket = work.in_ticket + item.segment;
+      return Needed{work.pull().job.wire + shape.flag_offset(work.column, ticket), ticket + 1};
+    }
+    const std::uint64_t ticket = work.out_ticket + item.segment;
+    if (ticket < WindowShape::kSlots) return Needed{};
+    return Needed{work.job.peers.mine[work.push().peer] + shape.credit_offset(work.column, ticket),
+                  ticket - WindowShape::kSlots + 1};
+  }
+  /// Looks once, and notes if it is late.
+  template <class Warp, class W>
+  SR_HOST_DEVICE static void look_for(Warp& warp, const W& work, std::uint32_t order, Note& note) {
     warp.step([&](int lane) {
       if (lane != 0) return;
-      // The slot of a segment is free once the segment before it in the slot was taken out.
-      const std::byte* const word =
-          item.push ? work.job.peers.mine[link.peer] + shape.credit_offset(work.column, ticket)
-                    : link.job.wire + shape.flag_offset(work.column, ticket);
-      const std::uint32_t code =
-          work.fabric.wait(word, item.push ? ticket - WindowShape::kSlots + 1 : ticket + 1);
+      const Needed what = needed(work, order);
+      note.late = what.word == nullptr || work.fabric.there(what.word, what.value) ? 0 : 1;
+    });
+  }
+  template <class Warp, class W>
+  SR_HOST_DEVICE static void wait_for(Warp& warp, const W& work, std::uint32_t order, Note& note) {
+    warp.step([&](int lane) {
+      if (lane != 0) return;
+      const Needed what = needed(work, order);
+      if (what.word == nullptr) return;
+      const std::uint32_t code = work.fabric.wait(what.word, what.value);
       if (code == 0) return;
-      stop = code;
-      fail_by(work.state, code, link.peer, 0);
+      note.code = code;
+      fail_by(work.state, code, work.items.at(order).push ? work.push().peer : work.pull().peer, 0);
     });
   }
 
@@ -149,7 +179,7 @@ struct FusedGcm {
   /// GHASH of a step; behind an item's last one its tag. `tagged`: the item ended, and its tag is right.
   template <class Warp, class W>
   SR_HOST_DEVICE static auto absorb(Warp& warp, const W& work, const Step& step, std::uint32_t parity,
-                                    std::uint32_t& stop) {
+                                    Note& note) {
     const std::uint32_t segment = step.item.segment;
     if (step.item.push) {
       const auto found = Seal::absorb_step(warp, work.mine, work.mine.lengths[0], work.push().job, work.out,
@@ -161,8 +191,8 @@ struct FusedGcm {
                                          step.within, parity);
     warp.step([&](int lane) {
       if (lane != 0 || !found.refused) return;
-      stop = status_of(Code::data_tag);
-      fail_by(work.state, stop, work.pull().peer, at.k);
+      note.code = status_of(Code::data_tag);
+      fail_by(work.state, note.code, work.pull().peer, at.k);
     });
     return found;
   }
@@ -187,24 +217,32 @@ struct FusedGcm {
     });
   }
 
+  /// `waits`: the phase is one without tiles, in front of `now`, whose word was late; `waited`: there was
+  /// one.
   template <class Warp, class W>
   SR_HOST_DEVICE static void finish_step(Warp warp, const W work, const Step now, const Step before,
-                                         std::uint32_t parity, std::uint32_t& stop) {
-    if (work.exists(before) && before.within < before.full) {
-      const auto found = absorb(warp, work, before, parity ^ 1u, stop);
+                                         bool waits, bool waited, std::uint32_t parity) {
+    Note& note = work.notes[parity];
+    warp.step([&](int lane) {
+      if (lane == 0) note.late = 0;
+    });
+    if (before.steps != 0) {
+      const auto found = absorb(warp, work, before, parity ^ 1u, note);
       if (found.refused) return;
-      // The fence in front of a word takes as long as a tag: where the next item has a step between its first
-      // and its last one, beside that.
-      const bool later = work.exists(now) && now.order != before.order && now.full > 2;
+      // The fence in front of a word may take as long as a tag: where the next item has a step between its
+      // first and its last one, beside that.
+      const bool later = work.exists(now) && !waits && now.steps > 2;
       if (found.tagged && !later) tell_of(warp, work, before.order);
     }
+    if (waits) return wait_for(warp, work, now.order, note);
     if (!work.exists(now)) return;
-    if (now.within == 1 && now.full > 2 && now.order > 0 && !work.items.posts_alone(now.order - 1))
-      tell_of(warp, work, now.order - 1);
+    if (now.within == 1 && now.steps > 2 && now.order > 0 && !waited) tell_of(warp, work, now.order - 1);
     if (now.within == 0) begin_sums(warp, work, now.item);
     // Behind the tag of the item before, which needs the masks before.
     if (now.within == 0 && now.order % kLanes == 0) make_masks(warp, work, now.order);
-    if (now.last() && now.order + 1 < work.items.count()) make_ready(warp, work, now.order + 1, stop);
+    if (!now.last() || now.order + 1 >= work.items.count()) return;
+    make_groups(warp, work, now.order + 1);
+    look_for(warp, work, now.order + 1, note);
   }
 
   // --- the workers' part
@@ -245,37 +283,47 @@ struct FusedGcm {
                Open::waiting(work.pull().job, work.pull_column(), ring.place, worker));
   }
 
-  /// All items of a column. `work.stop` has a Code behind it if it failed.
+  /// All items of a column. One of `work.notes` has a Code behind it if it failed.
   template <class Part, class W>
   SR_HOST_DEVICE static void run_quarter(Part& part, W& work) {
     using Warp = typename Part::Warp;
     if (work.items.count() == 0) return;
     const auto is_finisher = [](Warp& warp) { return warp.index() % (kWorkers + 1) == kWorkers; };
     part.phase([&](Warp& warp) {
-      if (is_finisher(warp)) make_ready(warp, work, 0, work.stop[1]);
+      if (!is_finisher(warp)) return;
+      make_groups(warp, work, 0);
+      wait_for(warp, work, 0, work.notes[1]);
     });
-    if (work.stop[1] != 0) return;
+    if (work.notes[1].code != 0) return;
     Ring ring;
     if (work.items.pulls != 0) ring.size = work.pulled(0, 0).steps() + 1;
     Step now = work.first_step_of(0), before;
     std::uint32_t parity = 0;
+    bool waits = false, waited = false;
     // Behind the last item the ring turns until it is empty; its tag is checked beside the first of these.
     for (std::uint32_t left = ring.size != 0 ? ring.size : 1u; left != 0; parity ^= 1u) {
-      const bool turns = work.exists(now) ? !now.item.push : ring.size != 0;
+      const bool has_tiles = work.exists(now) && !waits;
+      const bool turns = has_tiles ? !now.item.push : !waits && ring.size != 0;
       part.phase([&](Warp& warp) {
         if (is_finisher(warp))
-          finish_step(warp, work, now, before, parity, work.stop[parity]);
-        else if (turns || work.exists(now))
+          finish_step(warp, work, now, before, waits, waited, parity);
+        else if (has_tiles || turns)
           work_on(warp, work, now, ring, turns, parity);
       });
-      // Of this phase's turn: written again two phases later at the earliest.
-      if (work.stop[parity] != 0) return;
+      const Note& note = work.notes[parity];
+      if (note.code != 0) return;
       if (turns) ring.turn();
-      before = now;
-      if (work.exists(now))
+      before = has_tiles ? now : Step{};
+      if (waits) {
+        waits = false;
+        waited = true;
+      } else if (has_tiles) {
+        if (now.last()) waited = false;
         now = work.behind(now);
-      else
+        waits = note.late != 0;
+      } else {
         --left;
+      }
     }
   }
 
@@ -296,7 +344,7 @@ struct FusedGcm {
       if (lane >= 2 * kQuarters) return;
       const int way = lane / kQuarters, quarter = lane % kQuarters;
       shared.quarters[quarter].lengths[way].payload_bytes = LengthsProduct::kNone;
-      shared.stop[quarter][way] = 0;
+      shared.notes[quarter][way] = Note{};
       shared.segments[way][quarter] = 0;
       if (frame.status != 0 || (way == 0 ? job.pushes : job.pulls) == 0) return;
       const FusedLink& link = way == 0 ? job.push[0] : job.pull[0];
@@ -320,7 +368,7 @@ struct FusedGcm {
                             job,
                             state,
                             shared.quarters[index],
-                            shared.stop[index],
+                            shared.notes[index],
                             {shared.tables, shared.keys[0], frame.out[0].view, frame.out_key(0)},
                             {shared.tables, shared.keys[1], frame.in[0].view, frame.in_key(0)},
                             column_of(frame, job, index),
@@ -329,8 +377,8 @@ struct FusedGcm {
                             {shared.segments[0][index], shared.segments[1][index]}};
         run_quarter(part, work);
       });
-      for (const auto& stop : shared.stop) {
-        if (code == 0) code = stop[0] != 0 ? stop[0] : stop[1];
+      for (const auto& notes : shared.notes) {
+        if (code == 0) code = notes[0].code != 0 ? notes[0].code : notes[1].code;
       }
     }
     frame.template leave<kThreads>(block, &shared.keys, fabric, job, state, code, pattern, [&](int lane) {

@@ -43,6 +43,17 @@ class DeviceFabric {
     return 0;
 #endif
   }
+  /// Whether a word is there already.
+  SR_HOST_DEVICE bool there([[maybe_unused]] const std::byte* word,
+                            [[maybe_unused]] std::uint64_t expected) const {
+#if defined(__CUDA_ARCH__)
+    std::uint64_t value = 0;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value == expected;
+#else
+    return false;
+#endif
+  }
   /// [protocol E.3] Behind all that the block wrote before.
   SR_HOST_DEVICE void post([[maybe_unused]] std::byte* word, [[maybe_unused]] std::uint64_t value) const {
 #if defined(__CUDA_ARCH__)

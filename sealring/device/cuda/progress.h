@@ -29,11 +29,11 @@
 // on all ranks. tests/device/progress_test.cc runs this against a model of the waits.
 //
 // Columns of AES-GCM (fused_gcm.h; one record each way at most) do ITEMS, a segment each: push 0; push 1,
-// pull 0; push 2, pull 1; ... without those that there are not. A word that an item needs is waited for
-// before it begins, and behind the item before the one that is under way was told of: its flag, or its
-// credit. So of iteration u a column gives the credit of pull u-2, waits for the flag of pull u-1, posts the
-// flag of push u and waits for the credit of push u+1: the list above with D = 1, but for a credit that is
-// given earlier. A lone push, which pull 0 follows at once, is told of before the flag of that is waited for.
+// pull 0; push 2, pull 1; ... without those that there are not. An item's word, a credit or a flag, is looked
+// at beside the item before; if it is not there, it is waited for when all items before have been told of. So
+// of iteration u whoever waits has told of push u-1 and pull u-2 before it waits for the credit of push u,
+// and of push u, too, before it waits for the flag of pull u-1: the list above with D = 1, but that what is
+// posted stands earlier.
 #pragma once
 
 #include <cstdint>
@@ -120,29 +120,16 @@ struct Items {
     const bool push = pushes - 1 > pairs;
     return Item{push, behind - pairs + (push ? 1u : 0u)};
   }
-  /// Whether an item is told of before the next one's word is waited for.
-  SR_HOST_DEVICE constexpr bool posts_alone(std::uint32_t order) const {
-    return order == 0 && pushes == 1 && pulls != 0;
-  }
 };
 
 /// Calls visit(act, segment) for every word that such a column waits for or posts, in its order.
 template <class Visit>
 constexpr void walk_items(const Items& items, Visit&& visit) {
-  const auto wait_for = [&](std::uint32_t order) {
-    if (order < items.count())
-      visit(items.at(order).push ? Act::wait_credit : Act::wait_flag, items.at(order).segment);
-  };
-  const auto tell_of = [&](std::uint32_t order) {
-    visit(items.at(order).push ? Act::post_flag : Act::post_credit, items.at(order).segment);
-  };
-  wait_for(0);
   for (std::uint32_t order = 0; order < items.count(); ++order) {
-    if (order > 0 && !items.posts_alone(order - 1)) tell_of(order - 1);
-    if (items.posts_alone(order)) tell_of(order);
-    wait_for(order + 1);
+    const Item item = items.at(order);
+    visit(item.push ? Act::wait_credit : Act::wait_flag, item.segment);
+    visit(item.push ? Act::post_flag : Act::post_credit, item.segment);
   }
-  if (items.count() > 0) tell_of(items.count() - 1);
 }
 
 }  // namespace sealring::cuda
