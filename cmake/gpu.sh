@@ -92,7 +92,7 @@ run_gpu_test() {
     '*EveryLength*:*Bulk*:*BadTag*:Vectors*:Numbers*:*FusedGpu*:*EverySumOfEveryType:*Bit*'
   # racecheck does not follow the barriers of several teams in a block (docs/kernel-notes.md).
   gpu_step "racecheck" gpu_sanitizer racecheck 110 \
-    '*BadTag*:*Bulk*:*FusedGpuSuites.EveryOperation*:*.ColumnsInTurn:*EverySumOfEveryType'
+    '*BadTag*:*Bulk*:*FusedGpuSuites.EveryOperation/0:*FusedGpuSuites.EveryOperation/1:*.ColumnsInTurn:*EverySumOfEveryType'
   gpu_step "synccheck" gpu_sanitizer synccheck 60 '*ColumnsInTurn'
   gpu_step "ncu" gpu_profiler
   printf '\n%-12s %8s %8s %8s %8s\n' "" passed failed skipped time

@@ -82,7 +82,10 @@ TEST(FusedGrid, BlocksOfAesGcmHaveFourColumnsEach) {
         EXPECT_EQ(grid.columns, kGcmColumns * grid.blocks);
         EXPECT_LE(grid.columns, kFusedColumnsMax);
         EXPECT_FALSE(grid.has_teams());
-        if (bound != 0) EXPECT_EQ(grid.blocks, std::min(bound, kFusedColumnsMax / kGcmColumns));
+        const std::uint32_t most =
+            wire == DeviceWireKind::local ? all.blocks : kFusedColumnsMax / kGcmColumns;
+        if (bound != 0) EXPECT_EQ(grid.blocks, std::min(bound, most));
+        if (wire == DeviceWireKind::local) EXPECT_LT(2 * grid.blocks, kMultiprocessors);
       }
     }
   }

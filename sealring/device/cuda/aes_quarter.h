@@ -346,9 +346,9 @@ struct AesParts {
                                             std::uint32_t k) {
     is_shared(&mine);
     is_shared(&op);
-    constexpr int kFirst =
-        kGcmRows - kAadChunks;  // the first one's row; a lane has words of row 24 + lane / 4
-    warp.each([&](int lane) {
+    // The first one's row; a lane has words of row 24 + lane / 4.
+    constexpr int kFirst = kGcmRows - kAadChunks;
+    warp.step([&](int lane) {
       const int i = 24 + lane / 4 - kFirst;
       mine.sums[0][lane] = mine.sums[1][lane] = Chunk{};
       if (i < 0) return;

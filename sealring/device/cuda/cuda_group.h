@@ -1,6 +1,8 @@
 // DeviceGroup on a CUDA device. A step is fused where there is a kernel for it (fused.h: ranks that have
 // windows, up to eight with chacha20-poly1305, two with AES-GCM); all else is staged: seal into a wire, open
-// out of it, and nothing that is large ever waits. Which of the two is decided by what all ranks know alike.
+// out of it, and nothing that is large ever waits. Which of the two is decided by what all ranks know alike,
+// and by how much shared memory a block of this GPU may have: ranks whose GPUs differ in that have windows of
+// different sizes, and refuse each other's.
 //
 // Staged:
 //

@@ -91,7 +91,9 @@ struct FusedFrame {
         const std::uint32_t known = state.status, verdict = verdict_of(state);
         holds = fresh(launch.holds);
         status = known != 0 ? known : verdict;
-        column = holds != 0 ? taken : kNoColumn;
+        column = holds != 0 && taken < job.units() ? taken : kNoColumn;
+        // Nobody's column: of a launch beside another one's, whose prologue has made that the verdict.
+        if (column == kNoColumn && status == 0) status = status_of(Code::seq_reuse_guard);
       });
       if (warp.index() != 0) return;
       warp.step([&](int lane) {

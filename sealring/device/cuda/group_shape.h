@@ -52,9 +52,13 @@ inline FusedGrid fused_grid(const DeviceGroupConfig& config, std::uint32_t multi
   const auto ranks = static_cast<std::uint32_t>(config.members.size());
   const bool shares_device = config.wire == DeviceWireKind::local;
   if (takes_multiprocessors(config.suite)) {
+    // A block takes a multiprocessor. Ranks that share the device have no more than their part, whatever was
+    // asked for: else one's blocks would take them all, and wait for the other's.
     const std::uint32_t all = shares_device ? std::max(1u, (multiprocessors - 1) / ranks) : multiprocessors;
-    const std::uint32_t blocks =
-        std::min(config.columns != 0 ? config.columns : all, kFusedColumnsMax / kGcmColumns);
+    const std::uint32_t asked = config.columns == 0 ? all
+                                : shares_device     ? std::min(config.columns, all)
+                                                    : config.columns;
+    const std::uint32_t blocks = std::min(asked, kFusedColumnsMax / kGcmColumns);
     return {kGcmColumns * blocks, kGcmColumns * blocks, blocks, kGcmColumns};
   }
   if (config.columns != 0) {
