@@ -47,7 +47,7 @@ TEST_P(FusedStep, EveryTypeAndOperation) {
 // One way, both ways with different lengths, op after op on the same windows.
 TEST_P(FusedStep, RecordsOfDifferentLengthsInAnyOrderOfBlocks) {
   std::mt19937_64 random(2);
-  for (int run = 0; run < 60; ++run) {
+  for (std::uint64_t run = 0; run < times_of(GetParam(), 60); ++run) {
     SteppingWorld world(2, 3, random(), GetParam());
     std::uint64_t sealed = 0;
     for (int k = 0; k < 4; ++k) {
