@@ -91,8 +91,9 @@ run_gpu_test() {
   gpu_step "memcheck" gpu_sanitizer memcheck 120 \
     '*EveryLength*:*Bulk*:*BadTag*:Vectors*:Numbers*:*FusedGpu*:*EverySumOfEveryType:*Bit*'
   # racecheck does not follow the barriers of several teams in a block (docs/kernel-notes.md).
+  local each='*FusedGpuSuites.EveryOperation'
   gpu_step "racecheck" gpu_sanitizer racecheck 110 \
-    '*BadTag*:*Bulk*:*FusedGpuSuites.EveryOperation/0:*FusedGpuSuites.EveryOperation/1:*.ColumnsInTurn:*EverySumOfEveryType'
+    "*BadTag*:*Bulk*:$each/0:$each/1:*.ColumnsInTurn:*EverySumOfEveryType"
   gpu_step "synccheck" gpu_sanitizer synccheck 60 '*ColumnsInTurn'
   gpu_step "ncu" gpu_profiler
   printf '\n%-12s %8s %8s %8s %8s\n' "" passed failed skipped time
