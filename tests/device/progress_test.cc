@@ -24,6 +24,14 @@ std::size_t hangs(ModelStep step, std::uint32_t lag_segments, std::uint32_t slot
   return ProgressModel(step).hangs(states);
 }
 
+// Two ranks and a column: so many segments from rank 0, and from rank 1.
+ModelStep both_ways(std::uint32_t there, std::uint32_t back) {
+  std::vector<ModelRecord> records;
+  if (there > 0) records.push_back({0, 1, there, 1});
+  if (back > 0) records.push_back({1, 0, back, 1});
+  return ModelStep::of(2, 1, records);
+}
+
 TEST(Progress, OfTwoRanksTheConditionIsExact) {
   std::mt19937_64 random(1);
   for (std::uint32_t lag = 0; lag <= 4; ++lag) {
@@ -41,10 +49,7 @@ TEST(Progress, NoInterleavingOfTwoRanksHangsWhateverTheLengths) {
   for (std::uint32_t lag = 1; lag <= 3; ++lag) {
     for (std::uint32_t there = 0; there <= 6; ++there) {
       for (std::uint32_t back = 0; back <= 6; ++back) {
-        std::vector<ModelRecord> records;
-        if (there > 0) records.push_back({0, 1, there, 1});
-        if (back > 0) records.push_back({1, 0, back, 1});
-        EXPECT_EQ(hangs(ModelStep::of(2, 1, records), lag, lag + 2), 0u)
+        EXPECT_EQ(hangs(both_ways(there, back), lag, lag + 2), 0u)
             << "lag " << lag << ", " << there << " there, " << back << " back";
       }
     }
@@ -73,10 +78,7 @@ ModelStep by_items(ModelStep step, std::uint32_t slots) {
 TEST(Progress, NoInterleavingOfItemsHangsWhateverTheLengths) {
   for (std::uint32_t there = 0; there <= 8; ++there) {
     for (std::uint32_t back = 0; back <= 8; ++back) {
-      std::vector<ModelRecord> records;
-      if (there > 0) records.push_back({0, 1, there, 1});
-      if (back > 0) records.push_back({1, 0, back, 1});
-      const ModelStep step = ModelStep::of(2, 1, records);
+      const ModelStep step = both_ways(there, back);
       for (const std::uint32_t slots : {3u, kFusedSlots})
         EXPECT_EQ(ProgressModel(by_items(step, slots)).hangs(), 0u) << there << " there, " << back << " back";
     }
@@ -135,10 +137,7 @@ TEST(Progress, NoInterleavingOfMoreRanksHangs) {
 TEST(Progress, RanksNeedNotHaveTheSameLag) {
   for (std::uint32_t there = 0; there <= 8; ++there) {
     for (std::uint32_t back = 0; back <= 8; ++back) {
-      std::vector<ModelRecord> records;
-      if (there > 0) records.push_back({0, 1, there, 1});
-      if (back > 0) records.push_back({1, 0, back, 1});
-      ModelStep step = ModelStep::of(2, 1, records);
+      ModelStep step = both_ways(there, back);
       step.lags = {1, kLagSegments};
       EXPECT_EQ(ProgressModel(step).hangs(), 0u) << there << " there, " << back << " back";
     }

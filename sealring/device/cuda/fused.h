@@ -19,7 +19,6 @@ struct FusedEntry {
   CombineKind combine = CombineKind::any;
   std::uint32_t links = 1;  ///< records each way at most
   bool small = false;       ///< through lines
-  bool gcm = false;         ///< of AES-GCM
   unsigned threads = 0;     ///< of a team
   unsigned teams = 1;       ///< of a block: each has columns of its own
   std::size_t shared_bytes = 0;

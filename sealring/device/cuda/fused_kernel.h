@@ -184,9 +184,7 @@ template <CombineKind kCombine>
 void add_fused_gcm(std::vector<FusedEntry>& list) {
   using Body = FusedGcm<kCombine>;
   static_assert(sizeof(typename Body::Shared) <= kGcmSharedBytes);
-  FusedEntry entry = fused_entry<Body>(kCombine);
-  entry.gcm = true;
-  list.push_back(entry);
+  list.push_back(fused_entry<Body>(kCombine));
 }
 template <CombineKind kCombine>
 void add_fused_many(std::vector<FusedEntry>& list) {
