@@ -90,6 +90,7 @@ TEST(FusedMany, EveryByteOfASegmentIsReadOnce) {
   constexpr std::uint64_t kElements = 24001;  // 6 segments in either column
   for (const std::uint32_t ranks : kWorlds) {
     SteppingWorld world(ranks, 2, 3);
+    world.count_reads();
     world.reduce_scatter({kElements, DType::f32, RedOp::sum});
     ASSERT_NO_FATAL_FAILURE(world.expect_right());
     const FusedCut cut = fused_cut(kElements * 4, ranks, 2);

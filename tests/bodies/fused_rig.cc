@@ -7,6 +7,22 @@
 
 namespace sealring::cuda::test {
 
+namespace {
+
+/// Its threads end with the tests, not with the program: they must be gone before OpenSSL is, which keeps a
+/// state for each.
+class CrewOfAllTests : public ::testing::Environment {
+ public:
+  void TearDown() override { crew.dismiss(); }
+  Crew crew;
+};
+auto* const environment =
+    static_cast<CrewOfAllTests*>(::testing::AddGlobalTestEnvironment(new CrewOfAllTests));
+
+}  // namespace
+
+Crew& FusedWorld::crew() { return environment->crew; }
+
 class FusedWorld::Fabric {
  public:
   Fabric(FusedWorld& world, Baton& baton, int me, std::uint32_t rank)
@@ -46,7 +62,7 @@ class FusedWorld::Fabric {
       if ((look.wanted >> i & 1) == 0) continue;
       std::memcpy(&found[i], look.at(i), sizeof found[i]);
       if (found[i].words[3] != look.number) continue;
-      world_.reads[rank_].note(look.at(i), sizeof found[i]);
+      if (WindowReads* const reads = world_.reads_of(rank_)) reads->note(look.at(i), sizeof found[i]);
       got |= 1u << i;
     }
     return got;
@@ -78,7 +94,7 @@ void FusedWorld::run_body(Baton& baton, int me, std::uint32_t rank, const FusedJ
     std::memset(static_cast<void*>(made.get()), 0xA5, sizeof *made);
     return made;
   }();
-  HostBlock block(Body::kThreads, &reads[rank]);
+  HostBlock block(Body::kThreads, reads_of(rank));
   Chunk pattern;
   poison(dtype, {reinterpret_cast<std::byte*>(&pattern), sizeof pattern});
   Body::run(block, *shared, fabric, narrowed<Body::kLinks>(job), *states[rank], pattern);

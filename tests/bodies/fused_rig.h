@@ -5,15 +5,16 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "sealring/device/bulk_cipher.h"
 #include "sealring/device/cuda/aes_key.h"
 #include "sealring/device/cuda/fused_job.h"
+#include "tests/bodies/crew.h"
 #include "tests/bodies/cuda_body_rig.h"
 
 namespace sealring::cuda::test {
@@ -131,6 +132,24 @@ inline std::vector<std::uint64_t> sizes_up_to_4096(Suite suite) {
   return out;
 }
 
+/// A window of zeros, of whose pages only those exist that are used.
+class ZeroWindow {
+ public:
+  explicit ZeroWindow(std::size_t bytes)
+      : memory_(static_cast<std::byte*>(std::calloc(bytes, 1))), bytes_(bytes) {
+    SR_CHECK(memory_ != nullptr);
+  }
+  std::byte* data() { return memory_.get(); }
+  std::span<std::byte> span() { return {data(), bytes_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;  ///< 16-byte aligned, as calloc gives it
+  std::size_t bytes_;
+};
+
 class FusedWorld {
  public:
   FusedWorld(std::uint32_t ranks, std::uint32_t columns, std::uint64_t seed,
@@ -143,12 +162,8 @@ class FusedWorld {
     for (std::byte& byte : group_.th3) byte = static_cast<std::byte>(random());
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       group_.members.push_back(static_cast<Rank>(3 * rank + 1));  // global ranks
-      windows.push_back(std::make_unique<Shifted>(fused_window_bytes(ranks, columns), 0));
-      std::ranges::fill(windows.back()->span(), std::byte{0});
+      windows.push_back(std::make_unique<ZeroWindow>(fused_window_bytes(ranks, columns)));
       states.push_back(std::make_unique<FusedState>());
-      reads.emplace_back();
-      reads.back().begin = windows.back()->data();
-      reads.back().counts.assign(windows.back()->span().size(), 0);
       if (blocks != 0) private_tiles_.emplace_back(columns * kPrivateOfColumn);
     }
     for (std::uint32_t pair = 0; pair < ranks * ranks; ++pair) {
@@ -215,15 +230,11 @@ class FusedWorld {
     const int count = static_cast<int>(ranks_) * each;
     Baton baton(count, seed);
     patience_ = 150 * static_cast<std::uint64_t>(count);
-    std::vector<std::thread> threads;
-    for (int me = 0; me < count; ++me) {
-      threads.emplace_back([&, me] {
-        baton.begin(me);
-        run_blocks(all, baton, me, static_cast<std::uint32_t>(me / each));
-        baton.end(me);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    crew().run(count, [&](int me) {
+      baton.begin(me);
+      run_blocks(all, baton, me, static_cast<std::uint32_t>(me / each));
+      baton.end(me);
+    });
   }
 
   /// A step of fp32 of a rank beside the one that runs: its prologue and all its columns, on this thread.
@@ -238,6 +249,12 @@ class FusedWorld {
     for (std::uint32_t i = 0; i < job->units(); ++i) run_block(own, 0, rank, *job, op.dtype);
   }
 
+  /// From now on the reads of each byte are counted, which takes long.
+  void count_reads() {
+    for (const auto& window : windows)
+      reads.push_back({window->data(), std::vector<std::uint32_t>(window->span().size())});
+  }
+
   static std::atomic_ref<std::uint64_t> word_at(std::byte* word) {
     return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word));
   }
@@ -246,10 +263,10 @@ class FusedWorld {
   std::uint64_t small_bytes_max = 0;  ///< see FusedTuning
   std::uint32_t segment_bytes = 0;    ///< likewise
   std::uint32_t blocks = 0;           ///< likewise
-  std::vector<std::unique_ptr<Shifted>> windows;
+  std::vector<std::unique_ptr<ZeroWindow>> windows;
   std::vector<std::unique_ptr<FusedState>> states;
-  std::vector<WindowReads> reads;
-  bool begins = true;  ///< false: every step is to be refused
+  std::vector<WindowReads> reads;  ///< a rank; empty without count_reads()
+  bool begins = true;              ///< false: every step is to be refused
   /// Called before a word is posted; false: it is not.
   std::function<bool(const Post&)> on_post = [](const Post&) { return true; };
   /// Called before a line is sent by a rank; false: it is not.
@@ -269,6 +286,10 @@ class FusedWorld {
     std::uint32_t resident;
     DType dtype;
   };
+
+  WindowReads* reads_of(std::uint32_t rank) { return reads.empty() ? nullptr : &reads[rank]; }
+
+  static Crew& crew();  ///< of all worlds
 
   class Fabric;  // the words of a window, as one block reaches them
 

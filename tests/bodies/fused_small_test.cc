@@ -77,6 +77,7 @@ TEST(FusedSmall, SmallAndLargeStepsFollowOneAnotherInAnyOrderOfBlocks) {
 TEST(FusedSmall, EveryLineIsUsedOnceAndHoldsTheStandardRecord) {
   constexpr std::uint64_t kElements = 7001;
   SmallWorld world(3, 3);
+  world.count_reads();
   const StepCase c{kElements, DType::u8, RedOp::max, false, 1024, 3};
   world.all_reduce(c);
   ASSERT_NO_FATAL_FAILURE(world.expect_right());

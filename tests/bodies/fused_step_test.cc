@@ -72,6 +72,7 @@ TEST_P(FusedStep, RecordsOfDifferentLengthsInAnyOrderOfBlocks) {
 TEST_P(FusedStep, EveryByteOfASegmentIsReadOnce) {
   const std::uint64_t elements[2] = {37345, 5100};  // from rank 0, from rank 1
   SteppingWorld world(2, 3, 3, GetParam());
+  world.count_reads();
   world.exchange(StepCase{}, {0, elements[0], elements[1], 0});
   ASSERT_NO_FATAL_FAILURE(world.expect_right());
   for (std::uint32_t from = 0; from < 2; ++from) {

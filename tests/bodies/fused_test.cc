@@ -174,6 +174,7 @@ TEST_P(Fused, EveryByteOfASegmentIsReadOnce) {
     FusedOp op;
     op.elements = elements;
     FusedPair pair(GetParam(), 2, 4);
+    pair.count_reads();
     pair.fill_inputs(op);
     pair.run(op);
     ASSERT_NO_FATAL_FAILURE(expect_sum(pair, op));
@@ -282,8 +283,9 @@ void expect_failure(Suite suite, std::set<Code> codes,
     const std::uint32_t other = expect_sum_or_poison(pair, op, 0);
     const std::uint32_t verdict = expect_sum_or_poison(pair, op, 1);
     EXPECT_TRUE(codes.contains(static_cast<Code>(verdict))) << verdict << " seed " << seed;
-    if (codes.contains(Code::timeout) && verdict == status_of(Code::aborted))
+    if (codes.contains(Code::timeout) && verdict == status_of(Code::aborted)) {
       EXPECT_EQ(other, status_of(Code::timeout));  // it has waited for this one
+    }
     // Nothing works after it, and nothing more is sealed.
     const std::uint64_t sealed = pair.sealing(1, 0).segments;
     pair.run(op);

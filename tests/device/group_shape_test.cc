@@ -84,8 +84,12 @@ TEST(FusedGrid, BlocksOfAesGcmHaveFourColumnsEach) {
         EXPECT_FALSE(grid.has_teams());
         const std::uint32_t most =
             wire == DeviceWireKind::local ? all.blocks : kFusedColumnsMax / kGcmColumns;
-        if (bound != 0) EXPECT_EQ(grid.blocks, std::min(bound, most));
-        if (wire == DeviceWireKind::local) EXPECT_LT(2 * grid.blocks, kMultiprocessors);
+        if (bound != 0) {
+          EXPECT_EQ(grid.blocks, std::min(bound, most));
+        }
+        if (wire == DeviceWireKind::local) {
+          EXPECT_LT(2 * grid.blocks, kMultiprocessors);
+        }
       }
     }
   }

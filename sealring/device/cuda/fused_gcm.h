@@ -90,20 +90,19 @@ struct FusedGcm {
       return at;
     }
     SR_HOST_DEVICE Step first_step_of(std::uint32_t order) const {
-      Step out;
-      out.order = order;
-      if (order >= items.count()) return out;
-      out.item = items.at(order);
-      out.steps =
-          out.item.push ? pushed(order, out.item.segment).steps() : pulled(order, out.item.segment).steps();
-      return out;
+      Step first;
+      first.order = order;
+      if (!exists(first)) return first;
+      const Item& item = first.item = items.at(order);
+      first.steps = item.push ? pushed(order, item.segment).steps() : pulled(order, item.segment).steps();
+      return first;
     }
     SR_HOST_DEVICE bool exists(const Step& step) const { return step.order < items.count(); }
     SR_HOST_DEVICE Step behind(const Step& step) const {
       if (step.last()) return first_step_of(step.order + 1);
-      Step out = step;
-      ++out.within;
-      return out;
+      Step next = step;
+      ++next.within;
+      return next;
     }
   };
 
