@@ -65,7 +65,7 @@ class ProcessJob {
   }
   pid_t pid(Rank rank) const { return pids_[rank]; }
 
-  /// Waits for the first report of `rank` with ops == 0 (it is up), or its final one.
+  /// Waits for the next report of any rank: its first op worked, or it ends.
   Report next() {
     Report report;
     EXPECT_EQ(read(read_end_, &report, sizeof report), static_cast<ssize_t>(sizeof report));
@@ -95,7 +95,6 @@ class ProcessJob {
       report.code = static_cast<std::uint16_t>(session.error().code);
       return send(report);
     }
-    send(report);  // up
     const auto comm = (*session)->world();
     std::vector<float> data(200'000);
     const Tensor tensor{data.data(), data.size(), DType::f32};
@@ -106,7 +105,7 @@ class ProcessJob {
           ticket ? ticket->wait(Deadline::in(std::chrono::minutes(2))) : tl::unexpected(ticket.error());
       if (result) {
         if (data[0] != static_cast<float>(world_) || data.back() != static_cast<float>(world_)) _exit(9);
-        ++report.ops;
+        if (++report.ops == 1) send(report);
         continue;
       }
       report.code = static_cast<std::uint16_t>(result.error().code);
