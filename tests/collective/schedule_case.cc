@@ -72,6 +72,7 @@ Value wanted(const ScheduleCase& c, Rank rank, std::uint64_t i) {
   // where a division by 1 would change nothing).
   const std::uint64_t index = c.op == Op::reduce_scatter ? rank * c.elements + i : i;
   Value value;
+  value.parts.reserve(c.world);
   for (Rank r = 0; r < c.world; ++r) value.parts.push_back({r, 1, static_cast<std::uint32_t>(index)});
   value.divided = c.world > 1 ? 1 : 0;
   return value;

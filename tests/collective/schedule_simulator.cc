@@ -28,6 +28,7 @@ Span span_of(const Placement& placement, const Range& range) {
 
 Value sum_of(const Value& a, const Value& b) {
   Value out;
+  out.parts.reserve(a.parts.size() + b.parts.size());
   std::merge(a.parts.begin(), a.parts.end(), b.parts.begin(), b.parts.end(), std::back_inserter(out.parts));
   out.divided = static_cast<std::uint16_t>(a.divided + b.divided);
   return out;
@@ -80,6 +81,8 @@ class Simulator {
       copy_before(r);
       enter_step(r);
     }
+    enabled_.resize(world);
+    for (std::size_t r = 0; r < world; ++r) find_enabled(r);
   }
 
   Outcome run() {
@@ -167,25 +170,24 @@ class Simulator {
     return true;
   }
 
-  std::vector<Event> enabled() {
-    std::vector<Event> events;
-    for (std::size_t r = 0; r < states_.size(); ++r) {
-      if (finished(r)) continue;
-      const Step& step = step_of(r);
-      for (std::size_t k = 0; k < step.sends.size(); ++k) {
-        if (is_next(step.sends, states_[r].sent, k) &&
-            stream(r, step.sends[k].peer).size() < options_.stream_segments) {
-          events.push_back({r, k, true});
-        }
-      }
-      for (std::size_t k = 0; k < step.recvs.size(); ++k) {
-        if (is_next(step.recvs, states_[r].received, k) && !stream(step.recvs[k].peer, r).empty() &&
-            may_write(r, states_[r].received[k])) {
-          events.push_back({r, k, false});
-        }
+  /// What a rank can do now: it changes with an event of this rank or of a peer that it has the event with.
+  void find_enabled(std::size_t r) {
+    std::vector<Event>& events = enabled_[r];
+    events.clear();
+    if (finished(r)) return;
+    const Step& step = step_of(r);
+    for (std::size_t k = 0; k < step.sends.size(); ++k) {
+      if (is_next(step.sends, states_[r].sent, k) &&
+          stream(r, step.sends[k].peer).size() < options_.stream_segments) {
+        events.push_back({r, k, true});
       }
     }
-    return events;
+    for (std::size_t k = 0; k < step.recvs.size(); ++k) {
+      if (is_next(step.recvs, states_[r].received, k) && !stream(step.recvs[k].peer, r).empty() &&
+          may_write(r, states_[r].received[k])) {
+        events.push_back({r, k, false});
+      }
+    }
   }
 
   Event pick(const std::vector<Event>& events) {
@@ -208,9 +210,13 @@ class Simulator {
   }
 
   bool advance() {
-    const std::vector<Event> events = enabled();
-    if (events.empty()) return false;
-    const Event event = pick(events);
+    events_.clear();
+    for (const std::vector<Event>& events : enabled_)
+      events_.insert(events_.end(), events.begin(), events.end());
+    if (events_.empty()) return false;
+    const Event event = pick(events_);
+    const Step& before = step_of(event.rank);
+    const std::size_t peer = (event.is_send ? before.sends : before.recvs)[event.move].peer;
     event.is_send ? send(event.rank, event.move) : receive(event.rank, event.move);
     const RankState& state = states_[event.rank];
     const Step& step = step_of(event.rank);
@@ -225,12 +231,15 @@ class Simulator {
       ++states_[event.rank].step;
       enter_step(event.rank);
     }
+    find_enabled(event.rank);
+    find_enabled(peer);
     return true;
   }
 
   std::vector<Value> read(std::size_t r, const Move& move, std::uint64_t index) {
     const Span span = segment_span(r, move.data, index);
     std::vector<Value> out;
+    out.reserve(span.end - span.begin);
     for (std::uint64_t at = span.begin; at < span.end; ++at) {
       const Value& value = outcome_.memory[r][at];
       if (value.parts.empty()) problem(r, "sends memory that nobody has written");
@@ -308,6 +317,8 @@ class Simulator {
   std::mt19937_64 random_;
   std::vector<RankState> states_;
   std::vector<std::deque<Segment>> streams_;
+  std::vector<std::vector<Event>> enabled_;  ///< by rank
+  std::vector<Event> events_;                ///< of all ranks
   Outcome outcome_;
 };
 
