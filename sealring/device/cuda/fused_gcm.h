@@ -92,9 +92,10 @@ struct FusedGcm {
     SR_HOST_DEVICE Step first_step_of(std::uint32_t order) const {
       Step first;
       first.order = order;
-      if (!exists(first)) return first;
-      const Item& item = first.item = items.at(order);
-      first.steps = item.push ? pushed(order, item.segment).steps() : pulled(order, item.segment).steps();
+      if (order >= items.count()) return first;
+      first.item = items.at(order);
+      first.steps = first.item.push ? pushed(order, first.item.segment).steps()
+                                    : pulled(order, first.item.segment).steps();
       return first;
     }
     SR_HOST_DEVICE bool exists(const Step& step) const { return step.order < items.count(); }
